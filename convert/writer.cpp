@@ -1,0 +1,147 @@
+// convert/writer.cpp - lays out model files; see writer.h for use and convert/format.md for the bytes.
+#include "writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace sq {
+
+namespace {
+
+using bytes = std::vector<uint8_t>;
+
+void put_u32(bytes *out, uint32_t v) {
+    for (int shift = 0; shift < 32; shift += 8) out->push_back(static_cast<uint8_t>(v >> shift));
+}
+
+void put_u64(bytes *out, uint64_t v) {
+    put_u32(out, static_cast<uint32_t>(v));
+    put_u32(out, static_cast<uint32_t>(v >> 32));
+}
+
+void put_string(bytes *out, const std::string &s) {
+    put_u32(out, static_cast<uint32_t>(s.size()));
+    out->insert(out->end(), s.begin(), s.end());
+}
+
+} // namespace
+
+void writer::add_meta(const std::string &key, meta_type type, const bytes &value) {
+    put_string(&meta_, key);
+    put_u32(&meta_, type);
+    put_u32(&meta_, static_cast<uint32_t>(value.size()));
+    meta_.insert(meta_.end(), value.begin(), value.end());
+    n_meta_++;
+}
+
+void writer::meta_u32(const std::string &key, uint32_t value) {
+    bytes b;
+    put_u32(&b, value);
+    add_meta(key, META_U32, b);
+}
+
+void writer::meta_f32(const std::string &key, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bytes b;
+    put_u32(&b, bits);
+    add_meta(key, META_F32, b);
+}
+
+void writer::meta_string(const std::string &key, const std::string &value) { add_meta(key, META_STRING, bytes(value.begin(), value.end())); }
+
+void writer::meta_strings(const std::string &key, const std::vector<std::string> &values) {
+    bytes b;
+    put_u32(&b, static_cast<uint32_t>(values.size()));
+    for (const std::string &s : values) put_string(&b, s);
+    add_meta(key, META_STRINGS, b);
+}
+
+writer::tensor &writer::add(const std::string &name, dtype type, layout order, uint32_t n_rows, uint32_t n_cols) {
+    tensors_.push_back({name, type, order, n_rows, n_cols, bytes(tensor_bytes(type, order, n_rows, n_cols))});
+    return tensors_.back();
+}
+
+void writer::rows(const std::string &name, dtype type, const void *data, uint32_t n_rows, uint32_t n_cols) {
+    tensor &t = add(name, type, LAYOUT_ROWS, n_rows, n_cols);
+    const size_t from = n_cols * dtype_bytes(type), to = round_up(n_cols, FILE_ROW_ALIGN) * dtype_bytes(type);
+    for (size_t r = 0; r < n_rows; r++) memcpy(&t.bytes[r * to], static_cast<const uint8_t *>(data) + r * from, from);
+}
+
+void writer::panels_s8(const std::string &name, const int8_t *w, uint32_t n, uint32_t k) {
+    tensor &t = add(name, DT_S8, LAYOUT_PANELS, n, k);
+    const size_t k_padded = round_up(k, 64);
+    for (size_t row = 0; row < n; row++)
+        for (size_t j = 0; j < k; j++) t.bytes[row / 16 * 16 * k_padded + j / 4 * 64 + row % 16 * 4 + j % 4] = static_cast<uint8_t>(w[row * k + j]);
+}
+
+void writer::panels_f32(const std::string &name, const float *w, uint32_t n, uint32_t k) {
+    tensor &t = add(name, DT_F32, LAYOUT_PANELS, n, k);
+    for (size_t row = 0; row < n; row++)
+        for (size_t j = 0; j < k; j++) memcpy(&t.bytes[4 * (row / 16 * 16 * k + j * 16 + row % 16)], &w[row * k + j], 4);
+}
+
+bytes writer::head() const {
+    size_t tables = meta_.size();
+    for (const tensor &t : tensors_) tables += 4 + t.name.size() + 4 * 4 + 2 * 8 + 4;
+    bytes table = meta_;
+    uint64_t at = round_up(FILE_HEADER_BYTES + tables, FILE_ALIGN);
+    for (const tensor &t : tensors_) {
+        put_string(&table, t.name);
+        for (uint32_t v : {static_cast<uint32_t>(t.type), static_cast<uint32_t>(t.order), t.rows, t.cols}) put_u32(&table, v);
+        put_u64(&table, at);
+        put_u64(&table, t.bytes.size());
+        put_u32(&table, crc32(0, t.bytes.data(), t.bytes.size()));
+        at = round_up(at + t.bytes.size(), FILE_ALIGN);
+    }
+    bytes out(FILE_MAGIC, FILE_MAGIC + sizeof FILE_MAGIC);
+    for (uint32_t v : {FILE_VERSION, n_meta_, static_cast<uint32_t>(tensors_.size()), crc32(0, table.data(), table.size())}) put_u32(&out, v);
+    put_u64(&out, tables);
+    put_u64(&out, at);
+    out.resize(FILE_HEADER_BYTES);
+    out.insert(out.end(), table.begin(), table.end());
+    out.resize(round_up(out.size(), FILE_ALIGN));
+    return out;
+}
+
+bytes writer::image() const {
+    bytes out = head();
+    size_t total = out.size();
+    for (const tensor &t : tensors_) total += round_up(t.bytes.size(), FILE_ALIGN);
+    out.reserve(total);
+    for (const tensor &t : tensors_) {
+        out.insert(out.end(), t.bytes.begin(), t.bytes.end());
+        out.resize(round_up(out.size(), FILE_ALIGN));
+    }
+    return out;
+}
+
+int writer::save(const std::string &path, message *why) const {
+    const std::string temporary = path + ".tmp" + std::to_string(getpid());
+    int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *f = fd < 0 ? nullptr : fdopen(fd, "wb");
+    if (!f) {
+        int cause = errno;
+        if (fd >= 0) close(fd), unlink(temporary.c_str());
+        return fail(why, SQ_E_IO, "cannot create %s: %s", temporary.c_str(), strerror(cause));
+    }
+    static const uint8_t zeros[FILE_ALIGN] = {};
+    const bytes start = head();
+    bool good = fwrite(start.data(), 1, start.size(), f) == start.size();
+    for (const tensor &t : tensors_) {
+        size_t pad = round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size();
+        good = good && fwrite(t.bytes.data(), 1, t.bytes.size(), f) == t.bytes.size() && fwrite(zeros, 1, pad, f) == pad;
+    }
+    good = good && fflush(f) == 0 && fsync(fd) == 0;
+    int cause = errno;
+    if (fclose(f) != 0 && good) good = false, cause = errno;
+    if (good && rename(temporary.c_str(), path.c_str()) != 0) good = false, cause = errno;
+    if (good) return SQ_OK;
+    unlink(temporary.c_str());
+    return fail(why, SQ_E_IO, "cannot write %s: %s", path.c_str(), strerror(cause));
+}
+
+} // namespace sq

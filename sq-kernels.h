@@ -1,0 +1,125 @@
+// sq-kernels.h - the table of compute kernels and its contract.
+//
+// Every instruction set fills one `kernels` table. The plain C++ table (sq-kernels-ref.cpp) defines the meaning: every other table gives the same bits.
+// That is possible because
+//   - integer products are exact: u8 x s8 summed in s32, |sum| <= 255 * 127 * K < 2^31 for K < 66,000;
+//   - float steps are elementwise, or sequential over one index, or reduced over 16 lanes in the fixed order given at `reduce` in sq-kernels-inl.h,
+//     by explicit fused multiply-adds, correctly rounded division and square root.
+//
+// Conventions
+//   Padding   Float rows have a stride that is a multiple of 16 floats, u8 rows of 64 bytes. Columns from n up to the next multiple of 16 are 0.0f in float
+//             rows, in and out: kernels may read and write them, and keep them 0 (weights, scales, biases and gammas are zero there).
+//             u8 columns from K up to the next multiple of 64 meet zero weights, so their value is irrelevant (but defined memory).
+//   Aligned   All base pointers are 64-byte aligned, and so are rows.
+//   Aliasing  Outputs alias no input unless a parameter says so.
+//   Panels    s8 weights  w[N/16][K/4][16][4]: 16 output columns side by side, K in groups of four; K padded to 64, N to 16 with zeros.
+//             f32 weights w[N/16][K][16].
+//   Quantised real = scale * (q - zero).
+// Kernels touch no global state, allocate nothing and never fail; the caller has checked every size.
+#ifndef SQ_KERNELS_H
+#define SQ_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace sq {
+
+constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+enum activation : uint32_t { ACT_NONE = 0, ACT_GELU_ERF = 1, ACT_GELU_TANH = 2, ACT_RELU = 3, ACT_TANH = 4 };
+
+// A linear layer's product over a block of rows and panels, with everything that follows it:
+//     acc[t][n] = sum_k x[t][k] * w[n][k]                     integer form: minus row_zero[t] * comp[n] when row_zero is given
+//     y = fma(float(acc), scale, bias[n])                     scale = scale[n], or row_scale[t] * scale[n] (one rounded product) when row_scale is given
+//     y = acc + bias[n]                                       float form: acc = fma(x, w, acc) from 0 in rising k, then one addition
+//     y = activation(y);  y = y + residual[t][n]              each where asked for, in this order
+//     out f32: y;  out u8: clamp(rne(y * out_mul[n]) + out_zero, 0, 255)
+struct gemm_args {
+    const void *x;           // u8 [m][k] or f32 [m][k]
+    size_t x_stride;         // in elements
+    const void *w;           // first of n_panels panels, s8 or f32
+    size_t m;                // rows, >= 1, any number
+    size_t n_panels;         // panels of 16 columns, >= 1
+    size_t k;                // s8: K rounded up to 64; f32: K
+    const float *scale;      // [16 * n_panels]; integer form only. Static: activation scale times weight scale; dynamic: weight scale
+    const float *bias;       // [16 * n_panels]. Static: b - scale * zero * comp; otherwise b
+    const int32_t *comp;     // [16 * n_panels] sum over k of w; integer dynamic form only
+    const float *row_scale;  // [m] activation scale per row, or null (static, float)
+    const int32_t *row_zero; // [m] activation zero point per row, 0..255; null exactly when row_scale is
+    activation act;
+    const float *residual;   // f32 [m] rows with out_stride, or null; may be the same memory as out
+    void *out;               // f32, or u8 when out_mul is given: [m][16 * n_panels]
+    size_t out_stride;       // in elements
+    const float *out_mul;    // [16 * n_panels] quantise multiplier 1 / (smoothing * scale), or null for f32 output
+    int32_t out_zero;        // zero point of the u8 output, 0..255
+};
+
+// softmax(q k') v for one head of one sequence, all f32; 1/sqrt(head width) is already in q.
+// score[i][j] = sum over c of q[i][c] * k[j][c], fma in rising c from 0;  e = exp(score - max_j score);  sum by 16 lanes over j, then `reduce`;
+// out[i][c] = (sum over j of e[j] * v[j][c], fma in rising j from 0) / sum.
+struct attention_args {
+    const float *q, *k, *v;  // f32 [s][stride], the head's first column (only 4-byte aligned)
+    size_t stride;
+    size_t s;                // tokens of the sequence, >= 1
+    size_t d;                // head width, >= 1
+    float *scratch;          // attention_scratch(s, d) floats, 64-byte aligned
+    float *out;              // f32 [s][out_stride], the head's first column; exactly d columns are written
+    size_t out_stride;
+};
+
+// Floats of scratch that `attention` needs for s tokens and head width d: k transposed and v in 16-column blocks, and up to 16 rows of scores.
+constexpr size_t attention_scratch(size_t s, size_t d) { return round_up(s, 16) * (2 * round_up(d, 16) + 16); }
+
+// What a table needs of the CPU; sq-cpu.cpp finds the bits.
+enum cpu_feature : uint32_t {
+    CPU_AVX2 = 1u << 0,       // AVX2, FMA, F16C, and the kernel saves YMM
+    CPU_AVXVNNI = 1u << 1,    // VPDPBUSD on YMM (VEX form)
+    CPU_AVX512 = 1u << 2,     // F, BW, DQ, VL, and the kernel saves ZMM and masks
+    CPU_AVX512VNNI = 1u << 3,
+    CPU_AMX = 1u << 4,        // AMX-TILE and AMX-INT8, and the kernel granted tile data
+};
+
+struct kernels {
+    const char *name; // as in sq_isa_best
+    uint32_t needs;   // cpu_feature bits
+
+    void (*gemm_u8s8)(const gemm_args *);
+    void (*gemm_f32)(const gemm_args *);
+    void (*attention)(const attention_args *);
+
+    // out[i] = word[i] * scale + add[i], i < n (rounded up to 16): a row of an s8 table, fma. `add` is position plus type.
+    void (*embed_s8)(const int8_t *word, float scale, const float *add, size_t n, float *out);
+    // out[i] = a[i] + b[i]; out may be a or b.
+    void (*add)(const float *a, const float *b, size_t n, float *out);
+    // out[i] = x[i] * factor; out may be x.
+    void (*scale)(const float *x, float factor, size_t n, float *out);
+    // LayerNorm: mean and variance (mean of squared differences) over n columns; out = fma((x - mean) / sqrt(var + eps), gamma, beta), where the division is
+    // by multiplication with the correctly rounded 1 / sqrt. out may be x.
+    void (*norm)(const float *x, const float *gamma, const float *beta, float eps, size_t n, float *out);
+    // Quantises a row with a known zero point: q[i] = clamp(rne(x[i] * mul[i]) + zero, 0, 255). Writes n rounded up to 16 bytes.
+    void (*quant_static)(const float *x, const float *mul, int32_t zero, size_t n, uint8_t *q);
+    // Quantises a row by its own range: v = x * mul; lo, hi = lowest and highest v, 0 included; scale = (hi - lo) / 255, zero = rne(-lo * (255 / (hi - lo)));
+    // q = clamp(rne(v * (255 / (hi - lo))) + zero, 0, 255). hi - lo below 1e-30 gives scale 1 and zero 0.
+    void (*quant_dynamic)(const float *x, const float *mul, size_t n, uint8_t *q, float *scale, int32_t *zero);
+    // sum of x[i] * x[i], by 16 lanes
+    float (*sum_squares)(const float *x, size_t n);
+
+    // Called by each thread before its first and after its last kernel of a forward pass (AMX: tile configuration); may be null.
+    void (*thread_begin)(void);
+    void (*thread_end)(void);
+};
+
+// Every table compiled in, best first; the last is plain. *n_tables receives the count. Which of them this CPU can run is sq-cpu's matter.
+const kernels *const *all_kernels(size_t *n_tables);
+
+const kernels *kernels_plain();
+#if defined(__x86_64__)
+const kernels *kernels_avx2();
+const kernels *kernels_avxvnni();
+const kernels *kernels_avx512vnni();
+const kernels *kernels_amx();
+#endif
+
+} // namespace sq
+
+#endif

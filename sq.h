@@ -1,0 +1,275 @@
+/* sq.h - INT8 inference of BERT-family encoders on CPUs: the public C API.
+ *
+ * One file holds a model: packed weights, tokenizer, labels. `sq-convert` writes it from a Hugging Face checkpoint; this library maps it and answers.
+ *
+ *     sq_model *m;  sq_ctx *c;  char err[256];
+ *     sq_model_load("minilm.sq", NULL, &m, err, sizeof err);
+ *     sq_ctx_create(m, NULL, &c, err, sizeof err);
+ *     sq_embed(c, &texts, NULL, vectors, cap, &n);
+ *
+ * Rules that hold for every function
+ *   Status    Functions that can fail return SQ_OK (0) or a negative SQ_E_* code. Codes and their values never change.
+ *   Threads   A model is immutable: any number of threads may use it at once. A context belongs to one caller at a time; only sq_ctx_cancel may be called
+ *             on it from another thread. A context starts its own workers; the library starts nothing at load and keeps no global or thread-local state.
+ *   Fork      A context made before fork() answers SQ_E_BUSY in the child. Models may be used on both sides.
+ *   Text      UTF-8 as pointer and byte count, never NUL-terminated; NUL is data. Each invalid sequence (the maximal subpart, as Unicode recommends)
+ *             counts as one U+FFFD. A null pointer with count 0 is the empty text, which is valid input.
+ *   Outputs   Buffers belong to the caller. A function that fills one takes its capacity in elements and reports in *n how many elements the answer has;
+ *             too small a buffer gives SQ_E_SPACE with *n set, so that a second call succeeds. After any other error the contents are unspecified.
+ *   Structs   Each begins with its own size in bytes, set by the *_init function or by the caller (`size = sizeof x`). A shorter struct, from an older
+ *             header, gets defaults for what it lacks; a longer one with non-zero bytes that this library does not know gives SQ_E_VERSION.
+ *             Where a parameter struct may be NULL, NULL means all defaults, and a field of 0 always means its default.
+ *   Results   The same bits for any number of threads, any batch mates, any instruction set and either compiler. A NaN is never returned: it is SQ_E_NUMERIC.
+ *   Manners   The library never prints, aborts, or throws across this boundary. Floating-point control (rounding, denormals) is set on entry and put back.
+ */
+#ifndef SQ_H
+#define SQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SQ_VERSION_MAJOR 0
+#define SQ_VERSION_MINOR 1
+#define SQ_VERSION_PATCH 0
+
+/* Grows when a function or a struct field is added; never shrinks or changes meaning. */
+#define SQ_ABI_VERSION 1
+
+#if defined(_WIN32)
+#  define SQ_API
+#else
+#  define SQ_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status ---- */
+
+#define SQ_OK 0
+#define SQ_E_ARG (-1)       /* an argument is null, out of range or inconsistent; nothing was done */
+#define SQ_E_IO (-2)        /* the operating system refused: open, map, read */
+#define SQ_E_FORMAT (-3)    /* the model file is damaged or is no model file */
+#define SQ_E_VERSION (-4)   /* the file or a struct is newer than this library */
+#define SQ_E_CPU (-5)       /* the instruction set asked for is unknown, or this CPU or kernel lacks it */
+#define SQ_E_MEM (-6)       /* out of memory, or a worker thread could not be started */
+#define SQ_E_SPACE (-7)     /* the caller's buffer is too small; the needed count was written */
+#define SQ_E_LIMIT (-8)     /* the input is longer than the model or the context allows */
+#define SQ_E_TASK (-9)      /* the model has no head for this task */
+#define SQ_E_INTERNAL (-10) /* a fault of the library */
+#define SQ_E_BUSY (-11)     /* the context is in use by another call, or was made before fork() */
+#define SQ_E_NUMERIC (-12)  /* a NaN came out */
+#define SQ_E_CANCEL (-13)   /* sq_ctx_cancel stopped the call */
+
+/* ---- library ---- */
+
+/* SQ_ABI_VERSION of the library that is running, to compare with the header's. */
+SQ_API int32_t sq_abi_version(void);
+
+/* "MAJOR.MINOR.PATCH". Static storage. */
+SQ_API const char *sq_version_string(void);
+
+/* A short English name of a status code, "unknown status" for others. Static storage. */
+SQ_API const char *sq_status_string(int32_t status);
+
+/* The best instruction set that this CPU and kernel offer: "plain", "avx2", "avxvnni", "avx512vnni" or "amx". Static storage. */
+SQ_API const char *sq_isa_best(void);
+
+/* ---- model ---- */
+
+typedef struct sq_model sq_model;
+
+typedef struct sq_model_params {
+    uint32_t size;      /* sizeof(sq_model_params) */
+    uint32_t copy;      /* 1: read the file into private memory, so that later changes to it cannot reach this process; 0: map it, shared with other processes */
+    uint32_t verify;    /* 1: check the CRC-32 of every tensor (reads the whole file) */
+    uint32_t reserved;  /* 0 */
+    const char *isa;    /* highest instruction set to use, one of the names of sq_isa_best; NULL: the best. The environment variable SQ_ISA lowers it further. */
+} sq_model_params;
+
+/* Fills *params with defaults; `size` tells which version of the struct the caller has. */
+SQ_API void sq_model_params_init(sq_model_params *params, size_t size);
+
+/* Opens a model file. On success *model is a new handle, for sq_model_free. On failure *model is NULL and err (if not NULL) holds a sentence that names the
+ * cause, cut to err_cap bytes and NUL-terminated. Everything in the file is validated before use. A mapped file must not be truncated while in use (touching
+ * the lost pages raises SIGBUS, as for any mapping); `copy` avoids that.
+ * Errors: ARG, IO, FORMAT, VERSION, CPU, MEM. */
+SQ_API int32_t sq_model_load(const char *path, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
+
+/* The same from an open file descriptor (which stays the caller's and may be closed afterwards). The file is read from its first byte. */
+SQ_API int32_t sq_model_load_fd(int32_t fd, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
+
+/* The same from n_bytes at data, 64-byte aligned. The bytes are borrowed and must outlive the model unmodified, unless params->copy is 1 (then any
+ * alignment will do). */
+SQ_API int32_t sq_model_load_memory(const void *data, size_t n_bytes, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
+
+/* Releases the caller's hold. Contexts hold the model too, so models and contexts may be freed in either order. NULL is accepted. */
+SQ_API void sq_model_free(sq_model *model);
+
+#define SQ_POOL_NONE 0 /* the checkpoint does not say; sq_embed then takes the mean */
+#define SQ_POOL_MEAN 1 /* mean over all tokens */
+#define SQ_POOL_CLS 2  /* the first token's vector */
+
+#define SQ_QUANT_FLOAT 0
+#define SQ_QUANT_STATIC 1
+#define SQ_QUANT_DYNAMIC 2
+
+typedef struct sq_model_info {
+    uint32_t size;          /* sizeof(sq_model_info), set by the caller */
+    uint32_t n_layers;
+    uint32_t width;         /* D: floats in a token's or a text's vector */
+    uint32_t n_heads;
+    uint32_t ffn_width;
+    uint32_t vocab_size;    /* ids are 0 .. vocab_size-1 */
+    uint32_t n_types;       /* segment ids are 0 .. n_types-1 */
+    uint32_t max_tokens;    /* longest sequence by the checkpoint's own settings, special tokens included */
+    uint32_t max_positions; /* longest sequence that the position table allows */
+    uint32_t pooling;       /* SQ_POOL_* */
+    uint32_t normalize;     /* 1: the checkpoint's vectors are scaled to length 1 */
+    uint32_t quant;         /* SQ_QUANT_*: how linear layers compute, by majority */
+    size_t file_bytes;      /* size of the model file */
+    size_t n_params;        /* parameters of the checkpoint's encoder */
+} sq_model_info;
+
+/* Fills *info up to info->size. Errors: ARG. */
+SQ_API int32_t sq_model_get_info(const sq_model *model, sq_model_info *info);
+
+/* The instruction set that this model's contexts use. Static storage; NULL for a null model. */
+SQ_API const char *sq_isa_string(const sq_model *model);
+
+/* The key of the i-th metadata entry of the file, NULL past the last. Borrowed: lives until the model is freed. convert/format.md lists the keys. */
+SQ_API const char *sq_model_meta_key(const sq_model *model, uint32_t i);
+
+/* The value of a metadata entry as text: numbers in decimal, lists as their elements with a newline after each. Writes up to cap bytes, no NUL; *n is the
+ * byte count of the whole value. Errors: ARG (null, or no such key), SPACE. */
+SQ_API int32_t sq_model_meta(const sq_model *model, const char *key, char *out, size_t cap, size_t *n);
+
+/* ---- text ---- */
+
+typedef struct sq_tokenize_params {
+    uint32_t size;             /* sizeof(sq_tokenize_params) */
+    uint32_t max_len;          /* most tokens, special tokens included; 0: the model's max_tokens; UINT32_MAX: no limit */
+    uint32_t truncate;         /* 1: cut to max_len, the longer text of a pair first; 0: SQ_E_LIMIT when over */
+    uint32_t specials_as_text; /* 1: "[SEP]" in a text is five characters; 0: it is the special token, as Hugging Face does */
+} sq_tokenize_params;
+
+SQ_API void sq_tokenize_params_init(sq_tokenize_params *params, size_t size);
+
+/* Tokenizes the text a, or the pair (a, b) when b is not NULL, with the model's special tokens around them. A pair with an empty second text has a non-null b
+ * and n_b = 0. Uses only the model: any thread, any time.
+ *   ids      [cap]     token ids
+ *   types    [cap]     segment ids as the model wants them
+ *   spans    [cap][2]  first byte and one past the last byte in the text that the token came from; 0, 0 for special tokens that sq added
+ *   sources  [cap]     0: from a, 1: from b, -1: a special token that sq added
+ * Each output may be NULL; they share one capacity, and *n is the number of tokens (after truncation). With SQ_E_LIMIT *n is the untruncated length.
+ * Errors: ARG, VERSION, MEM, SPACE, LIMIT (also texts of 2 GiB and more). */
+SQ_API int32_t sq_tokenize(const sq_model *model, const char *a, size_t n_a, const char *b, size_t n_b, const sq_tokenize_params *params, int32_t *ids,
+                           int32_t *types, uint32_t *spans, int32_t *sources, size_t cap, size_t *n);
+
+/* The text of a vocabulary entry, such as "##ing". Borrowed: not NUL-terminated, *n bytes, lives until the model is freed. NULL for an id outside the vocabulary. */
+SQ_API const char *sq_token_text(const sq_model *model, int32_t id, size_t *n);
+
+/* ---- context ---- */
+
+typedef struct sq_ctx sq_ctx;
+
+typedef struct sq_ctx_params {
+    uint32_t size;       /* sizeof(sq_ctx_params) */
+    uint32_t n_threads;  /* threads that compute, the caller's included; 0: the physical cores that affinity and the cgroup's quota leave */
+    uint32_t max_tokens; /* most tokens of one sq_forward, all sequences together; 0: the larger of 512 and the model's max_tokens */
+    uint32_t max_seqs;   /* most sequences of one sq_forward; 0: 64 */
+} sq_ctx_params;
+
+SQ_API void sq_ctx_params_init(sq_ctx_params *params, size_t size);
+
+/* Creates a context: its scratch memory, sized by max_tokens, and n_threads - 1 workers, parked while idle. sq_forward allocates nothing afterwards.
+ * On failure *ctx is NULL and err holds the cause. Errors: ARG, VERSION, MEM, LIMIT. */
+SQ_API int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ctx **ctx, char *err, size_t err_cap);
+
+/* Stops the workers and frees the context. Not while a call runs on it. NULL is accepted. */
+SQ_API void sq_ctx_free(sq_ctx *ctx);
+
+/* What the last failed call on this context had to say, "" if it succeeded. Borrowed: lives until the next call on this context. */
+SQ_API const char *sq_ctx_error(const sq_ctx *ctx);
+
+/* Makes the call that is running on ctx return SQ_E_CANCEL at the next layer; without one it has no effect. Any thread, not a signal handler. */
+SQ_API void sq_ctx_cancel(sq_ctx *ctx);
+
+#define SQ_OP_EMBED 0     /* embedding lookup and its LayerNorm */
+#define SQ_OP_QKV 1       /* query, key and value projections */
+#define SQ_OP_ATTENTION 2 /* scores, softmax, weighted values */
+#define SQ_OP_OUT 3       /* attention output projection, residual */
+#define SQ_OP_UP 4        /* FFN-up, activation function */
+#define SQ_OP_DOWN 5      /* FFN-down, residual */
+#define SQ_OP_NORM 6      /* LayerNorm, and quantising its result */
+#define SQ_OP_QUANT 7     /* quantising as a pass of its own */
+#define SQ_OP_HEAD 8      /* pooling and heads */
+#define SQ_N_OPS 9
+
+typedef struct sq_stats {
+    uint32_t size;           /* sizeof(sq_stats), set by the caller */
+    uint32_t n_threads;      /* threads that compute */
+    size_t n_forward;        /* forward passes since the context was created */
+    size_t n_tokens;         /* tokens in them */
+    size_t scratch_bytes;    /* memory that the context holds */
+    size_t ns[SQ_N_OPS];     /* wall time per operator, nanoseconds */
+    size_t ops[SQ_N_OPS];    /* arithmetic operations (a multiply-add is two) of the matrix products in it */
+} sq_stats;
+
+/* Fills *stats up to stats->size. Errors: ARG. */
+SQ_API int32_t sq_ctx_stats(const sq_ctx *ctx, sq_stats *stats);
+
+/* ---- compute ---- */
+
+typedef struct sq_batch {
+    uint32_t size;          /* sizeof(sq_batch) */
+    uint32_t n_seqs;        /* may be 0 */
+    const int32_t *ids;     /* [starts[n_seqs]] token ids, the sequences end to end, no padding */
+    const int32_t *types;   /* [starts[n_seqs]] segment ids; NULL: all 0 */
+    const uint32_t *starts; /* [n_seqs + 1] first token of each sequence; starts[0] = 0, strictly rising */
+} sq_batch;
+
+#define SQ_HIDDEN 1 /* f32 [tokens][D]: the last layer's output for each token */
+#define SQ_POOLED 2 /* f32 [n_seqs][D]: hidden states pooled as the model says (mean where it does not say), not normalised */
+#define SQ_LOGITS 3 /* the head's scores; SQ_E_TASK where the model has none */
+
+/* Runs the network over a batch of token sequences. cap and *n count floats.
+ * Errors: ARG (an id, a type or a start out of range: the message says which), VERSION, LIMIT, SPACE, TASK, BUSY, NUMERIC, CANCEL. */
+SQ_API int32_t sq_forward(sq_ctx *ctx, const sq_batch *batch, int32_t kind, float *out, size_t cap, size_t *n);
+
+typedef struct sq_texts {
+    uint32_t size;          /* sizeof(sq_texts) */
+    uint32_t n_texts;       /* may be 0 */
+    const char *a;          /* the texts end to end */
+    const size_t *a_starts; /* [n_texts + 1] byte offsets into a, never falling; text i is a[a_starts[i]] .. a[a_starts[i+1]] */
+    const char *b;          /* second texts of pairs */
+    const size_t *b_starts; /* [n_texts + 1]; NULL: single texts */
+} sq_texts;
+
+#define SQ_NORMALIZE_MODEL 0
+#define SQ_NORMALIZE_YES 1
+#define SQ_NORMALIZE_NO 2
+
+typedef struct sq_embed_params {
+    uint32_t size;             /* sizeof(sq_embed_params) */
+    uint32_t pooling;          /* SQ_POOL_MEAN or SQ_POOL_CLS; 0: the model's, mean where it has none */
+    uint32_t normalize;        /* SQ_NORMALIZE_* : scale each vector to Euclidean length 1 (a zero vector stays zero) */
+    uint32_t dimensions;       /* keep the first so many entries, before normalising (matryoshka); 0: all */
+    uint32_t max_len;          /* as in sq_tokenize_params */
+    uint32_t truncate;         /* as in sq_tokenize_params */
+    uint32_t specials_as_text; /* as in sq_tokenize_params */
+    uint32_t reserved;         /* 0 */
+} sq_embed_params;
+
+SQ_API void sq_embed_params_init(sq_embed_params *params, size_t size);
+
+/* Embeds texts: out is f32 [n_texts][dimensions], cap and *n count floats. Any number of texts: they are run in batches that fit the context.
+ * Errors: ARG, VERSION, MEM, LIMIT (the message names the text and its length), SPACE, BUSY, NUMERIC, CANCEL. */
+SQ_API int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *params, float *out, size_t cap, size_t *n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
