@@ -1,0 +1,179 @@
+# make            libsq.a, libsq.so, sq, sq-convert
+# make demo       convert a real checkpoint and embed a few sentences (CHECKPOINT=DIR: that one, nothing is fetched)
+# make test       every test; the last line counts them
+# make bench      kernel and end-to-end benchmarks
+# make san tsan   the tests under AddressSanitizer and UBSan, under ThreadSanitizer
+# make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
+# make install    to DESTDIR/PREFIX;   make clean
+#
+# Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
+# Instruction sets are chosen at run time from target regions in the sources: no -m flag belongs here.
+
+ifeq ($(origin CXX),default)
+CXX = g++
+endif
+ifneq ($(findstring clang++,$(CXX)),)
+CC_OF_CXX = $(subst clang++,clang,$(CXX))
+else
+CC_OF_CXX = $(subst g++,gcc,$(CXX))
+endif
+ifeq ($(origin CC),default)
+CC = $(CC_OF_CXX)
+endif
+CXXFLAGS ?= -O2
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+B ?= build
+OUT ?= .
+FUZZ_SECONDS ?= 60
+
+version_part = $(shell sed -n 's/^\#define SQ_VERSION_$(1) //p' sq.h)
+VERSION := $(call version_part,MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+SONAME := libsq.so.$(call version_part,MAJOR)
+
+# ---- flags ----
+
+WARNINGS = -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
+COMMON = $(CXXFLAGS) -ffp-contract=off -fvisibility=hidden -fPIC -pthread $(WARNINGS) -MMD -MP
+CXX_ALL = -std=c++17 $(COMMON)
+C_ALL = -std=c11 -pedantic $(COMMON)
+
+# OpenMP serves sq-convert's loops only. Without it (clang without libomp) sq-convert computes on one core.
+PROBE_OPENMP = printf 'int main() { return 0; }' | $(CXX) -fopenmp -x c++ - -o /dev/null 2>/dev/null && echo -fopenmp
+OPENMP ?= $(shell $(PROBE_OPENMP))
+
+# ---- sources ----
+
+LIB_SRC := $(wildcard sq.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp)
+CONVERT_MAIN := convert/sq-convert.cpp
+CONVERT_SRC := $(filter-out $(CONVERT_MAIN),$(wildcard sq-quant*.cpp convert/*.cpp))
+CLI_SRC := $(wildcard examples/sq-cli.cpp examples/cli-*.cpp)
+TEST_CXX := $(wildcard tests/test-*.cpp)
+TEST_C := $(wildcard tests/test-*.c)
+FUZZ_SRC := $(filter-out tests/fuzz/replay.cpp,$(wildcard tests/fuzz/*.cpp))
+BENCH_SRC := $(wildcard tests/bench/*.cpp)
+
+objects = $(patsubst %,$(B)/%.o,$(1))
+LIB_OBJ := $(call objects,$(LIB_SRC))
+CONVERT_OBJ := $(call objects,$(CONVERT_SRC))
+CLI_OBJ := $(call objects,$(CLI_SRC))
+# The forward pass once more, reporting its tensors (SQ_TAPS in sq-model.h): for calibration and layer tests.
+TAPS_OBJ := $(filter-out $(B)/sq.cpp.o,$(LIB_OBJ)) $(B)/taps/sq.cpp.o
+
+TEST_PROGRAMS := $(patsubst tests/%.cpp,$(B)/%,$(TEST_CXX)) $(patsubst tests/%.c,$(B)/%,$(TEST_C))
+REPLAY_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/replay/%,$(FUZZ_SRC))
+FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/fuzz/%,$(FUZZ_SRC))
+BENCH_PROGRAMS := $(patsubst tests/bench/%.cpp,$(B)/bench/%,$(BENCH_SRC))
+PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
+
+# ---- rules ----
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all programs test bench san tsan fuzz fuzz-programs demo install clean
+
+all: $(PRODUCTS)
+
+programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello
+
+# Objects depend on the compiler and its flags.
+FLAGS_LINE := $(CXX) | $(CC) | $(CXX_ALL) | $(LDFLAGS) | $(OPENMP)
+$(B)/flags: FORCE
+	@mkdir -p $(B)
+	@echo '$(FLAGS_LINE)' | cmp -s - $@ || echo '$(FLAGS_LINE)' >$@
+.PHONY: FORCE
+FORCE:
+
+$(B)/%.cpp.o: %.cpp $(B)/flags
+	@mkdir -p $(@D)
+	$(CXX) $(CXX_ALL) $(FLAGS_HERE) -c $< -o $@
+$(B)/taps/sq.cpp.o: sq.cpp $(B)/flags
+	@mkdir -p $(@D)
+	$(CXX) $(CXX_ALL) -DSQ_TAPS -c $< -o $@
+$(B)/%.c.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(CC) $(C_ALL) -c $< -o $@
+$(CONVERT_OBJ) $(B)/$(CONVERT_MAIN).o: FLAGS_HERE = -DSQ_TAPS $(OPENMP)
+$(B)/tests/%.o: FLAGS_HERE = -DSQ_TAPS
+
+$(OUT)/libsq.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	rm -f $@
+	ar rcs $@ $^
+# The map keeps template instances of the C++ library, which have default visibility, out of the exported symbols.
+$(B)/sq.map: $(B)/flags
+	echo '{ global: sq_*; local: *; };' >$@
+$(OUT)/libsq.so: $(LIB_OBJ) $(B)/sq.map
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -shared -pthread -Wl,-soname,$(SONAME) -Wl,--version-script,$(B)/sq.map $(LIB_OBJ) $(LDFLAGS) -o $@
+	ln -sf libsq.so $(OUT)/$(SONAME)
+
+LINK = $(CXX) $(CXXFLAGS) -pthread $(filter %.o %.a,$^) $(LDFLAGS)
+$(OUT)/sq: $(CLI_OBJ) $(OUT)/libsq.a
+	$(LINK) -o $@
+$(OUT)/sq-convert: $(B)/$(CONVERT_MAIN).o $(CONVERT_OBJ) $(TAPS_OBJ)
+	@mkdir -p $(@D)
+	$(LINK) $(OPENMP) -o $@
+
+# Tests see everything inside; the C programs and hello.c see what a user of the shared library sees.
+$(B)/tests.a: $(CONVERT_OBJ) $(TAPS_OBJ)
+	rm -f $@
+	ar rcs $@ $^
+$(B)/test-%: $(B)/tests/test-%.cpp.o $(B)/tests.a
+	$(LINK) $(OPENMP) -o $@
+$(B)/test-%: $(B)/tests/test-%.c.o $(OUT)/libsq.so
+	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
+$(B)/hello: $(B)/examples/hello.c.o $(OUT)/libsq.so
+	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
+$(B)/bench/%: $(B)/tests/bench/%.cpp.o $(B)/tests.a
+	@mkdir -p $(@D)
+	$(LINK) $(OPENMP) -o $@
+$(B)/replay/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests/fuzz/replay.cpp.o $(B)/tests.a
+	@mkdir -p $(@D)
+	$(LINK) $(OPENMP) -o $@
+$(B)/fuzz/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests.a
+	@mkdir -p $(@D)
+	$(LINK) $(OPENMP) -fsanitize=fuzzer -o $@
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+# ---- tasks ----
+
+test: programs
+	B=$(B) OUT=$(OUT) CXX='$(CXX)' CC='$(CC)' bash tests/run-tests.sh
+
+bench: $(BENCH_PROGRAMS)
+	@set -e; for p in $^; do echo "$$p"; "$$p"; done
+
+SAN = -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -fsanitize=address,undefined
+san:
+	$(MAKE) B=build-san OUT=build-san CXXFLAGS='$(SAN)' programs
+	B=build-san OUT=build-san bash tests/run-tests.sh --programs
+
+# libgomp is not built for ThreadSanitizer, which then sees races that are none: no OpenMP here.
+tsan:
+	$(MAKE) B=build-tsan OUT=build-tsan CXXFLAGS='-O1 -g -fsanitize=thread' OPENMP= programs
+	B=build-tsan OUT=build-tsan bash tests/run-tests.sh --programs
+
+FUZZ_CXX ?= $(firstword $(foreach c,clang++ clang++-14,$(if $(shell command -v $(c)),$(c))) clang++)
+fuzz:
+	$(MAKE) B=build-fuzz OUT=build-fuzz CXX=$(FUZZ_CXX) CXXFLAGS='$(SAN) -fsanitize=fuzzer-no-link' OPENMP= fuzz-programs
+	B=build-fuzz bash tests/run-tests.sh --fuzz $(FUZZ_SECONDS)
+fuzz-programs: $(FUZZ_PROGRAMS)
+
+demo: $(OUT)/sq $(OUT)/sq-convert
+	@B=$(B) OUT=$(OUT) CHECKPOINT='$(CHECKPOINT)' bash examples/demo.sh
+
+INSTALLED_SO = libsq.so.$(VERSION)
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 sq.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(OUT)/libsq.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(OUT)/libsq.so $(DESTDIR)$(LIBDIR)/$(INSTALLED_SO)
+	ln -sf $(INSTALLED_SO) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsq.so
+	install -m 755 $(OUT)/sq $(OUT)/sq-convert $(DESTDIR)$(PREFIX)/bin
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' cmake/sq.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sq.pc
+
+clean:
+	rm -rf build build-san build-tsan build-fuzz libsq.a libsq.so $(SONAME) sq sq-convert
