@@ -1,0 +1,255 @@
+// sq-quant.cpp - choosing scales and rounding weights; see sq-quant.h for the terms.
+#include "sq-quant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+namespace sq {
+
+namespace {
+
+constexpr float MAX_S = 1e4f, MIN_S = 1e-4f;   // bounds of a smoothing factor
+constexpr float TINY = 1e-5f;                  // stands for the maximum of a channel that is always zero
+constexpr float STRENGTHS[] = {0.0f, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f};
+constexpr float CLIPS[] = {0.95f, 0.9f, 0.85f, 0.8f, 0.7f, 0.6f, 0.5f};
+
+struct free_deleter {
+    void operator()(void *p) const { free(p); }
+};
+
+// 64-byte aligned zeros, as kernels want them.
+template <class T> class aligned {
+  public:
+    explicit aligned(size_t n) {
+        void *p = nullptr;
+        if (posix_memalign(&p, 64, std::max<size_t>(n, 1) * sizeof(T)) != 0) throw std::bad_alloc();
+        memset(p, 0, n * sizeof(T));
+        p_.reset(static_cast<T *>(p));
+    }
+    T *get() const { return p_.get(); }
+
+  private:
+    std::unique_ptr<T, free_deleter> p_;
+};
+
+template <class T> aligned<T> padded(const std::vector<T> &v) {
+    aligned<T> out(round_up(v.size(), 16));
+    std::copy(v.begin(), v.end(), out.get());
+    return out;
+}
+
+} // namespace
+
+void observer::see(const float *x, size_t rows, size_t stride) {
+    for (size_t r = 0; r < rows; r++, x += stride) {
+        for (size_t j = 0; j < k_; j++) {
+            lo_[j] = std::min(lo_[j], x[j]);
+            hi_[j] = std::max(hi_[j], x[j]);
+        }
+        // Reservoir sampling (Vitter's algorithm R): each row seen so far is in the sample with the same probability.
+        n_seen_++;
+        if (n_rows() < max_rows_) {
+            rows_.insert(rows_.end(), x, x + k_);
+            continue;
+        }
+        random_ = random_ * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+        const size_t at = (random_ >> 33) % n_seen_;
+        if (at < max_rows_) std::copy(x, x + k_, rows_.begin() + static_cast<ptrdiff_t>(at * k_));
+    }
+}
+
+void observer::divide(const std::vector<float> &s) {
+    for (size_t j = 0; j < k_; j++) lo_[j] /= s[j], hi_[j] /= s[j];
+    for (size_t i = 0; i < rows_.size(); i++) rows_[i] /= s[i % k_];
+}
+
+std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength) {
+    std::vector<float> s(l.k, 1.0f);
+    if (strength < 0) return s;
+    std::vector<float> w_max(l.k, 0.0f);
+    for (size_t n = 0; n < l.n; n++)
+        for (size_t j = 0; j < l.k; j++) w_max[j] = std::max(w_max[j], fabsf(l.w[n * l.k + j]));
+    for (size_t j = 0; j < l.k; j++) {
+        const float x_max = std::max(TINY, std::max(-seen.lo()[j], seen.hi()[j]));
+        const double factor = pow(x_max, strength) / pow(std::max(TINY, w_max[j]), 1 - strength);
+        s[j] = static_cast<float>(std::clamp<double>(factor, MIN_S, MAX_S));
+    }
+    return s;
+}
+
+namespace {
+
+// Rounds W with its columns multiplied by s; one scale per output row.
+void round_weights(const float_linear &l, const std::vector<float> &s, int8_linear *q, std::vector<float> *weight_scale) {
+    std::vector<float> row(l.k);
+    for (size_t n = 0; n < l.n; n++) {
+        for (size_t j = 0; j < l.k; j++) row[j] = l.w[n * l.k + j] * s[j];
+        (*weight_scale)[n] = quantize_row(row.data(), l.k, &q->w[n * l.k]);
+        int32_t sum = 0;
+        for (size_t j = 0; j < l.k; j++) sum += q->w[n * l.k + j];
+        q->comp[n] = sum;
+    }
+}
+
+} // namespace
+
+int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip, bool fold_input) {
+    int8_linear q;
+    q.n = l.n;
+    q.k = l.k;
+    q.is_dynamic = is_dynamic;
+    q.w.resize(l.w.size());
+    q.comp.resize(l.n);
+    q.mul.resize(l.k);
+    std::vector<float> ws(l.n);
+    round_weights(l, s, &q, &ws);
+    const std::vector<float> ones(l.k, 1.0f), &divisor = fold_input ? ones : s;
+    if (is_dynamic) {
+        q.scale = ws;
+        q.bias = l.bias;
+        for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / divisor[j];
+        return q;
+    }
+    float lo = 0, hi = 0; // of the smoothed input
+    for (size_t j = 0; j < l.k; j++) {
+        lo = std::min(lo, seen.lo()[j] / divisor[j]);
+        hi = std::max(hi, seen.hi()[j] / divisor[j]);
+    }
+    const float as = hi - lo > 1e-30f ? clip * (hi - lo) / 255 : 1;
+    q.zero = static_cast<int32_t>(std::clamp(nearbyintf(-clip * lo / as), 0.0f, 255.0f));
+    q.scale.resize(l.n);
+    q.bias.resize(l.n);
+    for (size_t n = 0; n < l.n; n++) {
+        q.scale[n] = as * ws[n];
+        q.bias[n] = static_cast<float>(l.bias[n] - static_cast<double>(q.scale[n]) * q.zero * q.comp[n]);
+    }
+    for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / (divisor[j] * as);
+    return q;
+}
+
+namespace {
+
+// The INT8 layer's output on the sampled rows, f32 [rows][n rounded up to 16].
+aligned<float> run(const kernels &k, const int8_linear &q, const observer &seen) {
+    const size_t rows = seen.n_rows(), depth = round_up(q.k, 64), columns = round_up(q.n, 16);
+    aligned<float> x(round_up(q.k, 16)), y(rows * columns), row_scale(rows);
+    aligned<int32_t> row_zero(rows);
+    aligned<uint8_t> qx(rows * depth);
+    const aligned<float> mul = padded(q.mul), scale = padded(q.scale), bias = padded(q.bias);
+    const aligned<int32_t> comp = padded(q.comp);
+    aligned<int8_t> w(columns * depth);
+    for (size_t n = 0; n < q.n; n++)
+        for (size_t j = 0; j < q.k; j++) w.get()[n / 16 * 16 * depth + j / 4 * 64 + n % 16 * 4 + j % 4] = q.w[n * q.k + j];
+    for (size_t r = 0; r < rows; r++) {
+        std::copy(seen.row(r), seen.row(r) + q.k, x.get());
+        if (q.is_dynamic) k.quant_dynamic(x.get(), mul.get(), q.k, qx.get() + r * depth, &row_scale.get()[r], &row_zero.get()[r]);
+        else k.quant_static(x.get(), mul.get(), q.zero, q.k, qx.get() + r * depth);
+    }
+    gemm_args g{};
+    g.x = qx.get();
+    g.x_stride = depth;
+    g.w = w.get();
+    g.m = rows;
+    g.n_panels = columns / 16;
+    g.k = depth;
+    g.scale = scale.get();
+    g.bias = bias.get();
+    g.comp = q.is_dynamic ? comp.get() : nullptr;
+    g.row_scale = q.is_dynamic ? row_scale.get() : nullptr;
+    g.row_zero = q.is_dynamic ? row_zero.get() : nullptr;
+    g.out = y.get();
+    g.out_stride = columns;
+    if (k.thread_begin) k.thread_begin();
+    k.gemm_u8s8(&g);
+    if (k.thread_end) k.thread_end();
+    return y;
+}
+
+// The float layer's output on the sampled rows, f32 [rows][n rounded up to 16].
+aligned<float> run_float(const kernels &k, const float_linear &l, const observer &seen) {
+    const size_t rows = seen.n_rows(), columns = round_up(l.n, 16), stride = round_up(l.k, 16);
+    aligned<float> x(rows * stride), y(rows * columns), w(columns * l.k);
+    const aligned<float> bias = padded(l.bias);
+    for (size_t r = 0; r < rows; r++) std::copy(seen.row(r), seen.row(r) + l.k, x.get() + r * stride);
+    for (size_t n = 0; n < l.n; n++)
+        for (size_t j = 0; j < l.k; j++) w.get()[n / 16 * 16 * l.k + j * 16 + n % 16] = l.w[n * l.k + j];
+    gemm_args g{};
+    g.x = x.get();
+    g.x_stride = stride;
+    g.w = w.get();
+    g.m = rows;
+    g.n_panels = columns / 16;
+    g.k = l.k;
+    g.bias = bias.get();
+    g.out = y.get();
+    g.out_stride = columns;
+    k.gemm_f32(&g);
+    return y;
+}
+
+// See relative_error; y is the float layer's output, shared by all candidates of a search.
+double error_against(const float *y, const float *z, size_t rows, size_t n, size_t columns) {
+    double lost = 0, all = 0;
+    for (size_t j = 0; j < n; j++) {
+        double mean = 0;
+        for (size_t r = 0; r < rows; r++) mean += y[r * columns + j];
+        mean /= static_cast<double>(rows);
+        for (size_t r = 0; r < rows; r++) {
+            const double d = static_cast<double>(z[r * columns + j]) - y[r * columns + j], v = y[r * columns + j] - mean;
+            lost += d * d;
+            all += v * v;
+        }
+    }
+    return all > 0 ? sqrt(lost / all) : 0;
+}
+
+} // namespace
+
+double relative_error(const kernels &k, const float_linear &l, const int8_linear &q, const observer &seen) {
+    if (seen.n_rows() == 0) return 0;
+    const aligned<float> y = run_float(k, l, seen), z = run(k, q, seen);
+    return error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
+}
+
+choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
+    choice best;
+    best.s = smoothing(seen, l, best.strength);
+    if (seen.n_rows() == 0) return best;
+    const aligned<float> y = run_float(k, l, seen);
+    auto error_of = [&](const std::vector<float> &s, float clip) {
+        const aligned<float> z = run(k, quantize(l, seen, s, is_dynamic, clip, false), seen);
+        return error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
+    };
+    best.plain_error = error_of(smoothing(seen, l, -1), 1);
+    best.error = HUGE_VAL;
+    for (float strength : STRENGTHS) {
+        std::vector<float> s = smoothing(seen, l, strength);
+        const double e = error_of(s, 1);
+        if (e < best.error) best.error = e, best.strength = strength, best.s = std::move(s);
+    }
+    for (float clip : CLIPS) {
+        if (is_dynamic) break;
+        const double e = error_of(best.s, clip);
+        if (e < best.error) best.error = e, best.clip = clip;
+    }
+    return best;
+}
+
+float quantize_row(const float *row, size_t n, int8_t *q) {
+    float most = 0;
+    for (size_t j = 0; j < n; j++) most = std::max(most, fabsf(row[j]));
+    const float scale = most / 127;
+    if (!(scale >= 1e-37f)) { // below this, 1 / scale overflows; such weights are as good as zero
+        std::fill(q, q + n, static_cast<int8_t>(0));
+        return 0;
+    }
+    for (size_t j = 0; j < n; j++) q[j] = static_cast<int8_t>(std::clamp(nearbyintf(row[j] / scale), -127.0f, 127.0f));
+    return scale;
+}
+
+} // namespace sq

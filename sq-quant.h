@@ -1,0 +1,84 @@
+// sq-quant.h - from float to INT8, offline: what calibration observes, how scales are chosen, how weights are rounded.
+//
+// Linked into sq-convert only. Shapes: a linear layer is Y = X W' + b, X [rows][k], W [n][k] row-major. Quantised values: real = scale * (q - zero).
+#ifndef SQ_QUANT_H
+#define SQ_QUANT_H
+
+#include <stdint.h>
+
+#include <vector>
+
+#include "sq-kernels.h"
+
+namespace sq {
+
+// What calibration keeps of one layer's input: each channel's range over all rows, and a bounded sample of rows.
+class observer {
+  public:
+    observer() = default;
+    observer(size_t k, size_t max_rows) : k_(k), max_rows_(max_rows), lo_(k), hi_(k) {}
+
+    // x: f32 [rows][k], rows `stride` floats apart.
+    void see(const float *x, size_t rows, size_t stride);
+
+    size_t k() const { return k_; }
+    size_t n_seen() const { return n_seen_; }
+    const std::vector<float> &lo() const { return lo_; } // [k] lowest value, 0 included
+    const std::vector<float> &hi() const { return hi_; } // [k] highest value, 0 included
+    size_t n_rows() const { return k_ ? rows_.size() / k_ : 0; }
+    const float *row(size_t i) const { return &rows_[i * k_]; }
+
+    // Divides channel j of everything seen by s[j]: what calibration would have seen, had the producer of this input been scaled.
+    void divide(const std::vector<float> &s);
+
+  private:
+    size_t k_ = 0, max_rows_ = 0, n_seen_ = 0;
+    uint64_t random_ = 0x9E3779B97F4A7C15u; // any odd seed: the same texts give the same sample
+    std::vector<float> lo_, hi_, rows_;
+};
+
+struct float_linear {
+    uint32_t n = 0, k = 0;
+    std::vector<float> w;    // [n][k]
+    std::vector<float> bias; // [n]
+};
+
+// A layer as the file stores it, unpadded and unpacked.
+struct int8_linear {
+    uint32_t n = 0, k = 0;
+    bool is_dynamic = false;
+    std::vector<int8_t> w;     // [n][k]
+    std::vector<float> scale;  // [n] static: as * ws; dynamic: ws
+    std::vector<float> bias;   // [n] static: b - as * ws * zero * comp; dynamic: b
+    std::vector<int32_t> comp; // [n] sum over k of w
+    std::vector<float> mul;    // [k] static: 1 / (s * as); dynamic: 1 / s
+    int32_t zero = 0;          // static
+};
+
+// SmoothQuant's factors: s[j] = max|X_j|^strength / max|W_j|^(1 - strength), kept in [1e-4, 1e4]
+// (Xiao et al. 2022, equation 4). strength < 0 means no smoothing: all ones.
+std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength);
+
+// Quantises a layer whose input channels are divided by s. `clip` scales the observed range of a static layer (1: lowest to highest value).
+// fold_input: the division already happened in the layer before, so the input is taken as it comes and only W is multiplied.
+int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip, bool fold_input);
+
+// Relative error of the INT8 layer on the sampled rows: sqrt(sum (y' - y)^2 / sum (y - mean of y over rows)^2), computed with the kernels that will run.
+double relative_error(const kernels &k, const float_linear &l, const int8_linear &q, const observer &seen);
+
+struct choice {
+    float strength = 0.5f, clip = 1;
+    double plain_error = 0;  // relative error without smoothing and clipping
+    double error = 0;        // with the choice
+    std::vector<float> s;    // [k] smoothing factors of the choice
+};
+
+// Tries strengths, then for a static layer clipping, and keeps what loses least on the sampled rows.
+choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
+
+// A row of an embedding table as s8: returns the scale, max|row| / 127, and writes n values; an all-zero row gives 0.
+float quantize_row(const float *row, size_t n, int8_t *q);
+
+} // namespace sq
+
+#endif

@@ -1,0 +1,860 @@
+// sq.cpp - the C API's boundary, then the forward pass, read from top to bottom.
+//
+// A call checks its arguments, makes token ids of its texts (sq-tok.cpp), lays the sequences end to end without padding, and runs `forward` once per batch on
+// the context's workers. Every step of the forward pass is split over the threads by rows, by panels of 16 columns, or by (sequence, head), and ends in a
+// barrier. The arithmetic of the steps is the kernel table's (sq-kernels.h).
+#include "sq.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "sq-cpu.h"
+#include "sq-kernels.h"
+#include "sq-model.h"
+#include "sq-threads.h"
+#include "sq-tok.h"
+
+using namespace sq;
+
+namespace {
+
+enum ctx_state : uint32_t { IDLE = 0, RUNNING = 1, CANCELLING = 2 };
+
+struct free_deleter {
+    void operator()(void *p) const { free(p); }
+};
+
+// Scratch of a context. T is max_tokens; every row is padded as sq-kernels.h says.
+struct scratch {
+    std::unique_ptr<uint8_t, free_deleter> block; // holds all of the following
+    size_t n_bytes;
+    float *x;          // f32 [T][x_stride] hidden states
+    float *y;          // f32 [T][x_stride] attention output
+    float *wide;       // f32 [T][wide_stride] q, k, v side by side; then FFN activations
+    uint8_t *q;        // u8 [T][q_stride] quantised input of a linear layer of width D
+    uint8_t *q_wide;   // u8 [T][q_wide_stride] quantised input of FFN-down
+    float *row_scale;  // f32 [T]
+    int32_t *row_zero; // s32 [T]
+    float *pooled;     // f32 [max_seqs][x_stride]
+    float *attention;  // f32 [n_threads][attention_floats]
+    uint32_t *seq_of;  // u32 [T] the sequence that a token belongs to
+    size_t x_stride, wide_stride, q_stride, q_wide_stride, attention_floats;
+};
+
+} // namespace
+
+struct sq_ctx {
+    sq_model *model = nullptr;
+    std::unique_ptr<workers> threads;
+    uint32_t max_tokens = 0, max_seqs = 0;
+    pid_t process = 0;
+    std::atomic<uint32_t> state{IDLE};
+    message error{};
+    scratch mem{};
+    sq_stats stats{};
+
+    // What sq_embed reuses from call to call.
+    encoding text;
+    std::vector<int32_t> ids, types;
+    std::vector<uint32_t> starts;
+
+#ifdef SQ_TAPS
+    sq_tap tap{nullptr, nullptr};
+#endif
+};
+
+namespace {
+
+// ---- boundary ----
+
+// Runs the body of an entry function; nothing is thrown past it.
+template <class body> int32_t guarded(body f) noexcept {
+    try {
+        return f();
+    } catch (const std::bad_alloc &) {
+        return SQ_E_MEM;
+    } catch (...) {
+        return SQ_E_INTERNAL;
+    }
+}
+
+// Copies a caller's sized struct into *out: missing tail fields become 0, which every struct defines as its default.
+template <class params> int take(const params *given, params *out, message *why) {
+    memset(static_cast<void *>(out), 0, sizeof *out);
+    out->size = sizeof *out;
+    if (!given) return SQ_OK;
+    const size_t n = given->size;
+    if (n < sizeof given->size) return fail(why, SQ_E_ARG, "a parameter struct has size %zu: set its size field", n);
+    const uint8_t *bytes = reinterpret_cast<const uint8_t *>(given);
+    for (size_t i = sizeof *out; i < n; i++)
+        if (bytes[i]) return fail(why, SQ_E_VERSION, "a parameter struct has fields that this version of sq does not know");
+    memcpy(static_cast<void *>(out), given, std::min(n, sizeof *out));
+    out->size = sizeof *out;
+    return SQ_OK;
+}
+
+// Fills a caller's sized struct from *from, as far as it reaches; unknown tail fields become 0.
+template <class answer> int give(const answer &from, answer *out) {
+    const size_t n = out->size;
+    if (n < sizeof out->size) return SQ_E_ARG;
+    uint8_t *bytes = reinterpret_cast<uint8_t *>(out);
+    memcpy(bytes, &from, std::min(n, sizeof from));
+    if (n > sizeof from) memset(bytes + sizeof from, 0, n - sizeof from);
+    out->size = static_cast<uint32_t>(n);
+    return SQ_OK;
+}
+
+template <class params> void init(params *p, size_t size) {
+    if (!p || size < sizeof p->size) return;
+    memset(static_cast<void *>(p), 0, size);
+    p->size = static_cast<uint32_t>(size);
+}
+
+void copy_message(const message &from, char *to, size_t cap) {
+    if (to && cap) snprintf(to, cap, "%s", from.text);
+}
+
+int32_t load(const model_source &source, const sq_model_params *params, sq_model **model, char *err, size_t err_cap) {
+    message why{};
+    if (model) *model = nullptr;
+    int32_t status = guarded([&]() -> int32_t {
+        if (!model) return fail(&why, SQ_E_ARG, "no place for the model: the argument is null");
+        sq_model_params p;
+        if (int s = take(params, &p, &why)) return s;
+        if (p.reserved) return fail(&why, SQ_E_VERSION, "sq_model_params.reserved is not 0");
+        return model_open(source, p, model, &why);
+    });
+    if (status != SQ_OK && !why.text[0]) fail(&why, status, "%s", sq_status_string(status));
+    copy_message(why, err, err_cap);
+    return status;
+}
+
+// Holds a context for the length of one call: refuses a second caller and a forked child, and gives the thread the float environment that results are
+// defined in (round to nearest, no flushing of denormals, no traps).
+class call_guard {
+  public:
+    explicit call_guard(sq_ctx *ctx) : ctx_(ctx) {
+        uint32_t idle = IDLE;
+        if (!ctx || ctx->process != getpid() || !ctx->state.compare_exchange_strong(idle, RUNNING)) return;
+        held_ = true;
+        ctx->error.text[0] = 0;
+        fegetenv(&environment_);
+        fesetenv(FE_DFL_ENV);
+    }
+    call_guard(const call_guard &) = delete;
+    call_guard &operator=(const call_guard &) = delete;
+    ~call_guard() {
+        if (!held_) return;
+        fesetenv(&environment_);
+        ctx_->state.store(IDLE);
+    }
+    bool held() const { return held_; }
+
+  private:
+    sq_ctx *ctx_;
+    bool held_ = false;
+    fenv_t environment_;
+};
+
+template <class body> int32_t call(sq_ctx *ctx, body f) {
+    if (!ctx) return SQ_E_ARG;
+    call_guard guard(ctx);
+    if (!guard.held()) return SQ_E_BUSY;
+    int32_t status = guarded(f);
+    if (status != SQ_OK && !ctx->error.text[0]) fail(&ctx->error, status, "%s", sq_status_string(status));
+    return status;
+}
+
+// ---- scratch ----
+
+size_t u8_stride(size_t k) {
+    // Rows at a multiple of 1024 bytes fall into few sets of the L1 cache (64 sets of 64 bytes: a stride of 4096 would use one).
+    size_t stride = round_up(k, 64);
+    return stride % 1024 == 0 ? stride + 64 : stride;
+}
+
+// Lays the arrays out twice: with a null base to learn the size, then for real.
+size_t lay_out(sq_ctx *c, uint8_t *base) {
+    const architecture &a = c->model->arch;
+    scratch &m = c->mem;
+    const size_t T = c->max_tokens;
+    size_t at = 0;
+    auto take_bytes = [&](size_t n) {
+        uint8_t *p = base ? base + at : nullptr;
+        at += round_up(n, 64);
+        return p;
+    };
+    auto floats = [&](size_t n) { return reinterpret_cast<float *>(take_bytes(n * sizeof(float))); };
+    m.x_stride = round_up(a.width, 16);
+    m.wide_stride = round_up(std::max<size_t>(3 * static_cast<size_t>(a.width), a.ffn), 16);
+    m.q_stride = u8_stride(a.width);
+    m.q_wide_stride = u8_stride(a.ffn);
+    m.attention_floats = round_up(attention_scratch(std::min<size_t>(T, a.n_positions), a.head_width), 16);
+    m.x = floats(T * m.x_stride);
+    m.y = floats(T * m.x_stride);
+    m.wide = floats(T * m.wide_stride);
+    m.q = take_bytes(T * m.q_stride);
+    m.q_wide = take_bytes(T * m.q_wide_stride);
+    m.row_scale = floats(T);
+    m.row_zero = reinterpret_cast<int32_t *>(floats(T));
+    m.pooled = floats(c->max_seqs * m.x_stride);
+    m.attention = floats(c->threads->count() * m.attention_floats);
+    m.seq_of = reinterpret_cast<uint32_t *>(floats(T));
+    return at;
+}
+
+int allocate(sq_ctx *c) {
+    const size_t n = lay_out(c, nullptr);
+    void *p = nullptr;
+    if (posix_memalign(&p, 64, n) != 0) return fail(&c->error, SQ_E_MEM, "out of memory: %zu bytes of scratch for %u tokens", n, c->max_tokens);
+    memset(p, 0, n);
+    c->mem.block.reset(static_cast<uint8_t *>(p));
+    c->mem.n_bytes = n;
+    lay_out(c, c->mem.block.get());
+    return SQ_OK;
+}
+
+// ---- the forward pass ----
+
+int check_batch(sq_ctx *c, const sq_batch &batch);
+int forward(sq_ctx *c, const sq_batch &batch, bool hidden, uint32_t pooling);
+int embed_texts(sq_ctx *c, const sq_texts &texts, const sq_embed_params &params, size_t dimensions, float *out);
+
+} // namespace
+
+// ---- library ----
+
+int32_t sq_abi_version(void) { return SQ_ABI_VERSION; }
+
+#define SQ_TEXT_OF(x) #x
+#define SQ_VERSION_TEXT(major, minor, patch) SQ_TEXT_OF(major) "." SQ_TEXT_OF(minor) "." SQ_TEXT_OF(patch)
+const char *sq_version_string(void) { return SQ_VERSION_TEXT(SQ_VERSION_MAJOR, SQ_VERSION_MINOR, SQ_VERSION_PATCH); }
+
+const char *sq_status_string(int32_t status) {
+    switch (status) {
+    case SQ_OK: return "ok";
+    case SQ_E_ARG: return "bad argument";
+    case SQ_E_IO: return "input or output error";
+    case SQ_E_FORMAT: return "damaged or foreign model file";
+    case SQ_E_VERSION: return "newer than this version of sq";
+    case SQ_E_CPU: return "instruction set not available";
+    case SQ_E_MEM: return "out of memory";
+    case SQ_E_SPACE: return "buffer too small";
+    case SQ_E_LIMIT: return "input too long";
+    case SQ_E_TASK: return "the model has no head for this task";
+    case SQ_E_INTERNAL: return "internal error";
+    case SQ_E_BUSY: return "context in use, or made before fork";
+    case SQ_E_NUMERIC: return "a result is not a number";
+    case SQ_E_CANCEL: return "cancelled";
+    default: return "unknown status";
+    }
+}
+
+const char *sq_isa_best(void) {
+    const kernels *best = nullptr;
+    return choose_kernels(nullptr, &best, nullptr) == SQ_OK ? best->name : kernels_plain()->name;
+}
+
+// ---- model ----
+
+void sq_model_params_init(sq_model_params *params, size_t size) { init(params, size); }
+
+int32_t sq_model_load(const char *path, const sq_model_params *params, sq_model **model, char *err, size_t err_cap) {
+    model_source source;
+    source.path = path ? path : "";
+    return load(source, params, model, err, err_cap);
+}
+
+int32_t sq_model_load_fd(int32_t fd, const sq_model_params *params, sq_model **model, char *err, size_t err_cap) {
+    model_source source;
+    source.fd = fd;
+    return load(source, params, model, err, err_cap);
+}
+
+int32_t sq_model_load_memory(const void *data, size_t n_bytes, const sq_model_params *params, sq_model **model, char *err, size_t err_cap) {
+    model_source source;
+    source.data = data ? data : "";
+    source.n_bytes = data ? n_bytes : 0;
+    return load(source, params, model, err, err_cap);
+}
+
+void sq_model_free(sq_model *model) {
+    if (model) model_release(model);
+}
+
+int32_t sq_model_get_info(const sq_model *model, sq_model_info *info) {
+    if (!model || !info) return SQ_E_ARG;
+    const architecture &a = model->arch;
+    sq_model_info i{};
+    i.n_layers = a.n_layers;
+    i.width = a.width;
+    i.n_heads = a.n_heads;
+    i.ffn_width = a.ffn;
+    i.vocab_size = a.vocab;
+    i.n_types = a.n_types;
+    i.max_tokens = a.max_tokens;
+    i.max_positions = a.n_positions;
+    i.pooling = a.pooling;
+    i.normalize = a.normalize;
+    i.quant = a.quant;
+    i.file_bytes = model->file.n_bytes;
+    i.n_params = model->n_params;
+    return give(i, info);
+}
+
+const char *sq_isa_string(const sq_model *model) { return model ? model->kernels->name : nullptr; }
+
+const char *sq_model_meta_key(const sq_model *model, uint32_t i) { return model && i < model->file.meta.size() ? model->file.meta[i].key.c_str() : nullptr; }
+
+int32_t sq_model_meta(const sq_model *model, const char *key, char *out, size_t cap, size_t *n) {
+    if (!model || !key || !n || (!out && cap)) return SQ_E_ARG;
+    return guarded([&]() -> int32_t {
+        const meta_entry *e = model->file.find_meta(key);
+        if (!e) return SQ_E_ARG;
+        std::string text;
+        char number[32];
+        if (e->type == META_U32) text.assign(number, static_cast<size_t>(snprintf(number, sizeof number, "%u", e->u32)));
+        if (e->type == META_F32) text.assign(number, static_cast<size_t>(snprintf(number, sizeof number, "%.9g", static_cast<double>(e->f32))));
+        if (e->type == META_STRING) text = e->strings[0];
+        if (e->type == META_STRINGS)
+            for (const std::string &s : e->strings) text += s + "\n";
+        *n = text.size();
+        if (text.size() > cap) return SQ_E_SPACE;
+        std::copy(text.begin(), text.end(), out);
+        return SQ_OK;
+    });
+}
+
+// ---- text ----
+
+void sq_tokenize_params_init(sq_tokenize_params *params, size_t size) { init(params, size); }
+
+namespace {
+
+encode_options options_for(const architecture &a, uint32_t max_len, uint32_t truncate, uint32_t specials_as_text) {
+    encode_options o;
+    o.max_len = max_len == 0 ? a.max_tokens : max_len == UINT32_MAX ? SIZE_MAX : max_len;
+    o.truncate = truncate != 0;
+    o.specials_as_text = specials_as_text != 0;
+    return o;
+}
+
+} // namespace
+
+int32_t sq_tokenize(const sq_model *model, const char *a, size_t n_a, const char *b, size_t n_b, const sq_tokenize_params *params, int32_t *ids, int32_t *types,
+                    uint32_t *spans, int32_t *sources, size_t cap, size_t *n) {
+    if (!model || !n || (!a && n_a) || (!b && n_b)) return SQ_E_ARG;
+    return guarded([&]() -> int32_t {
+        sq_tokenize_params p;
+        if (int status = take(params, &p, nullptr)) return status;
+        encoding e;
+        int status = model->tok.encode(a, n_a, b, n_b, options_for(model->arch, p.max_len, p.truncate, p.specials_as_text), &e, nullptr);
+        *n = status == SQ_E_LIMIT ? e.full_len : e.ids.size();
+        if (status != SQ_OK) return status;
+        if (e.ids.size() > cap) return SQ_E_SPACE;
+        if (ids) std::copy(e.ids.begin(), e.ids.end(), ids);
+        if (types) std::copy(e.types.begin(), e.types.end(), types);
+        if (spans) std::copy(e.spans.begin(), e.spans.end(), spans);
+        if (sources) std::copy(e.sources.begin(), e.sources.end(), sources);
+        return SQ_OK;
+    });
+}
+
+const char *sq_token_text(const sq_model *model, int32_t id, size_t *n) { return model && n ? model->tok.token_text(id, n) : nullptr; }
+
+// ---- context ----
+
+void sq_ctx_params_init(sq_ctx_params *params, size_t size) { init(params, size); }
+
+namespace {
+
+constexpr uint32_t MAX_THREADS = 1024;
+constexpr uint32_t MAX_CTX_TOKENS = 1 << 20;
+
+int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
+    sq_ctx_params p;
+    if (int status = take(params, &p, &c->error)) return status;
+    if (p.n_threads > MAX_THREADS) return fail(&c->error, SQ_E_LIMIT, "%u threads; at most %u are possible", p.n_threads, MAX_THREADS);
+    if (p.max_tokens > MAX_CTX_TOKENS || p.max_seqs > MAX_CTX_TOKENS)
+        return fail(&c->error, SQ_E_LIMIT, "max_tokens and max_seqs can be at most %u", MAX_CTX_TOKENS);
+    c->max_tokens = p.max_tokens ? p.max_tokens : std::max(512u, model->arch.max_tokens);
+    c->max_seqs = p.max_seqs ? p.max_seqs : 64;
+    c->process = getpid();
+    c->threads.reset(new workers(p.n_threads ? p.n_threads : default_threads()));
+    model_hold(model);
+    c->model = model;
+    if (int status = allocate(c)) return status;
+    if (!c->threads->start()) return fail(&c->error, SQ_E_MEM, "cannot start %u threads", c->threads->count());
+    return SQ_OK;
+}
+
+} // namespace
+
+int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ctx **ctx, char *err, size_t err_cap) {
+    if (ctx) *ctx = nullptr;
+    if (!model || !ctx) {
+        message why;
+        int32_t status = fail(&why, SQ_E_ARG, "no model, or no place for the context: an argument is null");
+        copy_message(why, err, err_cap);
+        return status;
+    }
+    sq_ctx *c = new (std::nothrow) sq_ctx;
+    if (!c) return SQ_E_MEM;
+    int32_t status = guarded([&] { return create(model, params, c); });
+    if (status == SQ_OK) {
+        *ctx = c;
+        return status;
+    }
+    if (!c->error.text[0]) fail(&c->error, status, "%s", sq_status_string(status));
+    copy_message(c->error, err, err_cap);
+    sq_ctx_free(c);
+    return status;
+}
+
+void sq_ctx_free(sq_ctx *ctx) {
+    if (!ctx) return;
+    // The threads of a context that came through fork() do not exist in the child; joining them would wait for ever, so their handles are abandoned.
+    if (ctx->process != getpid()) (void)ctx->threads.release();
+    if (ctx->model) model_release(ctx->model);
+    delete ctx;
+}
+
+const char *sq_ctx_error(const sq_ctx *ctx) { return ctx ? ctx->error.text : ""; }
+
+void sq_ctx_cancel(sq_ctx *ctx) {
+    uint32_t running = RUNNING;
+    if (ctx) ctx->state.compare_exchange_strong(running, CANCELLING);
+}
+
+int32_t sq_ctx_stats(const sq_ctx *ctx, sq_stats *stats) {
+    if (!ctx || !stats) return SQ_E_ARG;
+    sq_stats s = ctx->stats;
+    s.n_threads = ctx->threads->count();
+    s.scratch_bytes = ctx->mem.n_bytes;
+    return give(s, stats);
+}
+
+#ifdef SQ_TAPS
+void sq_ctx_set_tap(sq_ctx *ctx, sq_tap tap) { ctx->tap = tap; }
+#endif
+
+// ---- compute ----
+
+namespace {
+
+int needs_space(sq_ctx *c, size_t need, size_t cap, size_t *n) {
+    *n = need;
+    return need > cap ? fail(&c->error, SQ_E_SPACE, "the buffer holds %zu floats and %zu are needed", cap, need) : SQ_OK;
+}
+
+int contains_nan(sq_ctx *c, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != x[i]) return fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not a number");
+    return SQ_OK;
+}
+
+// Copies rows of `width` floats out of padded scratch, refusing NaN.
+int copy_rows(sq_ctx *c, const float *from, size_t n_rows, float *out) {
+    const size_t width = c->model->arch.width;
+    for (size_t r = 0; r < n_rows; r++) memcpy(out + r * width, from + r * c->mem.x_stride, width * sizeof(float));
+    return contains_nan(c, out, n_rows * width);
+}
+
+} // namespace
+
+int32_t sq_forward(sq_ctx *ctx, const sq_batch *batch, int32_t kind, float *out, size_t cap, size_t *n) {
+    return call(ctx, [&]() -> int32_t {
+        message *why = &ctx->error;
+        if (!batch || !n || (!out && cap)) return fail(why, SQ_E_ARG, "batch, n or out is null");
+        if (kind < SQ_HIDDEN || kind > SQ_LOGITS) return fail(why, SQ_E_ARG, "unknown kind %d", kind);
+        if (kind == SQ_LOGITS) return fail(why, SQ_E_TASK, "the model has no head: it gives hidden states and pooled vectors");
+        sq_batch b;
+        if (int status = take(batch, &b, why)) return status;
+        if (int status = check_batch(ctx, b)) return status;
+        const bool hidden = kind == SQ_HIDDEN;
+        const size_t n_rows = hidden ? (b.n_seqs ? b.starts[b.n_seqs] : 0) : b.n_seqs;
+        if (int status = needs_space(ctx, n_rows * ctx->model->arch.width, cap, n)) return status;
+        if (b.n_seqs == 0) return SQ_OK;
+        if (int status = forward(ctx, b, hidden, ctx->model->arch.pooling)) return status;
+        return copy_rows(ctx, hidden ? ctx->mem.x : ctx->mem.pooled, n_rows, out);
+    });
+}
+
+void sq_embed_params_init(sq_embed_params *params, size_t size) { init(params, size); }
+
+int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *params, float *out, size_t cap, size_t *n) {
+    return call(ctx, [&]() -> int32_t {
+        message *why = &ctx->error;
+        if (!texts || !n || (!out && cap)) return fail(why, SQ_E_ARG, "texts, n or out is null");
+        sq_texts t;
+        sq_embed_params p;
+        if (int status = take(texts, &t, why)) return status;
+        if (int status = take(params, &p, why)) return status;
+        const uint32_t width = ctx->model->arch.width;
+        if (p.pooling > SQ_POOL_CLS || p.normalize > SQ_NORMALIZE_NO) return fail(why, SQ_E_ARG, "unknown pooling or normalize");
+        if (p.dimensions > width) return fail(why, SQ_E_ARG, "%u dimensions of a vector that has %u", p.dimensions, width);
+        if (p.reserved) return fail(why, SQ_E_VERSION, "sq_embed_params.reserved is not 0");
+        const size_t dimensions = p.dimensions ? p.dimensions : width;
+        if (int status = needs_space(ctx, t.n_texts * dimensions, cap, n)) return status;
+        if (t.n_texts == 0) return SQ_OK;
+        if (int status = embed_texts(ctx, t, p, dimensions, out)) return status;
+        return contains_nan(ctx, out, t.n_texts * dimensions);
+    });
+}
+
+namespace {
+
+// ---- batches ----
+
+int check_batch(sq_ctx *c, const sq_batch &b) {
+    const architecture &a = c->model->arch;
+    message *why = &c->error;
+    if (b.n_seqs == 0) return SQ_OK;
+    if (!b.ids || !b.starts) return fail(why, SQ_E_ARG, "the batch has sequences but no ids or no starts");
+    if (b.n_seqs > c->max_seqs) return fail(why, SQ_E_LIMIT, "%u sequences; the context was made for %u", b.n_seqs, c->max_seqs);
+    if (b.starts[0] != 0) return fail(why, SQ_E_ARG, "starts[0] is %u and must be 0", b.starts[0]);
+    for (uint32_t s = 0; s < b.n_seqs; s++) {
+        if (b.starts[s + 1] <= b.starts[s]) return fail(why, SQ_E_ARG, "starts[%u] does not rise: sequence %u would be empty", s + 1, s);
+        const uint32_t len = b.starts[s + 1] - b.starts[s];
+        if (len > a.n_positions) return fail(why, SQ_E_LIMIT, "sequence %u has %u tokens; the model takes %u", s, len, a.n_positions);
+    }
+    const uint32_t T = b.starts[b.n_seqs];
+    if (T > c->max_tokens) return fail(why, SQ_E_LIMIT, "%u tokens; the context was made for %u", T, c->max_tokens);
+    const uint32_t n_types = std::max(1u, a.n_types);
+    for (uint32_t t = 0; t < T; t++) {
+        if (static_cast<uint32_t>(b.ids[t]) >= a.vocab) return fail(why, SQ_E_ARG, "ids[%u] is %d, outside the vocabulary of %u", t, b.ids[t], a.vocab);
+        if (b.types && static_cast<uint32_t>(b.types[t]) >= n_types) return fail(why, SQ_E_ARG, "types[%u] is %d; the model has %u", t, b.types[t], n_types);
+    }
+    return SQ_OK;
+}
+
+int check_texts(sq_ctx *c, const sq_texts &t) {
+    message *why = &c->error;
+    if (!t.a_starts || (!t.a && t.a_starts[t.n_texts] > t.a_starts[0])) return fail(why, SQ_E_ARG, "the texts or their starts are null");
+    if (t.b_starts && !t.b && t.b_starts[t.n_texts] > t.b_starts[0]) return fail(why, SQ_E_ARG, "the second texts are null");
+    for (uint32_t i = 0; i < t.n_texts; i++)
+        if (t.a_starts[i + 1] < t.a_starts[i] || (t.b_starts && t.b_starts[i + 1] < t.b_starts[i])) return fail(why, SQ_E_ARG, "the start of text %u falls", i + 1);
+    return SQ_OK;
+}
+
+int encode_text(sq_ctx *c, const sq_texts &t, uint32_t i, const sq_embed_params &p) {
+    const architecture &a = c->model->arch;
+    encode_options o = options_for(a, p.max_len, p.truncate, p.specials_as_text);
+    o.max_len = std::min<size_t>({o.max_len, a.n_positions, c->max_tokens});
+    const char *text_a = t.a + t.a_starts[i], *text_b = nullptr;
+    size_t n_b = 0;
+    if (t.b_starts) {
+        text_b = t.b ? t.b + t.b_starts[i] : "";
+        n_b = t.b_starts[i + 1] - t.b_starts[i];
+    }
+    int status = c->model->tok.encode(text_a, t.a_starts[i + 1] - t.a_starts[i], text_b, n_b, o, &c->text, &c->error);
+    if (status == SQ_E_LIMIT) fail(&c->error, status, "text %u has %zu tokens; the limit is %zu (truncate cuts it)", i, c->text.full_len, o.max_len);
+    return status;
+}
+
+// Moves the pooled vectors of a finished batch to the caller's rows, cut and normalised.
+void emit(sq_ctx *c, uint32_t n_seqs, size_t dimensions, bool normalize, float *out) {
+    const kernels &k = *c->model->kernels;
+    const size_t stride = c->mem.x_stride;
+    for (uint32_t s = 0; s < n_seqs; s++) {
+        float *v = c->mem.pooled + s * stride;
+        std::fill(v + dimensions, v + stride, 0.0f);
+        const float squares = normalize ? k.sum_squares(v, stride) : 0;
+        if (squares > 0) k.scale(v, 1 / sqrtf(squares), stride, v);
+        memcpy(out + s * dimensions, v, dimensions * sizeof(float));
+    }
+}
+
+// Texts become batches as large as the context allows; each batch is one forward pass.
+int embed_texts(sq_ctx *c, const sq_texts &t, const sq_embed_params &p, size_t dimensions, float *out) {
+    if (int status = check_texts(c, t)) return status;
+    const architecture &a = c->model->arch;
+    const bool normalize = p.normalize == SQ_NORMALIZE_MODEL ? a.normalize != 0 : p.normalize == SQ_NORMALIZE_YES;
+    uint32_t n_done = 0; // texts whose vectors are out
+    auto flush = [&]() -> int {
+        const uint32_t n_seqs = static_cast<uint32_t>(c->starts.size()) - 1;
+        if (n_seqs == 0) return SQ_OK;
+        sq_batch b{sizeof b, n_seqs, c->ids.data(), c->types.data(), c->starts.data()};
+        if (int status = forward(c, b, false, p.pooling ? p.pooling : a.pooling)) return status;
+        emit(c, n_seqs, dimensions, normalize, out + n_done * dimensions);
+        n_done += n_seqs;
+        c->ids.clear();
+        c->types.clear();
+        c->starts.assign(1, 0);
+        return SQ_OK;
+    };
+    c->ids.clear();
+    c->types.clear();
+    c->starts.assign(1, 0);
+    for (uint32_t i = 0; i < t.n_texts; i++) {
+        if (int status = encode_text(c, t, i, p)) return status;
+        if (c->ids.size() + c->text.ids.size() > c->max_tokens || c->starts.size() > c->max_seqs)
+            if (int status = flush()) return status;
+        c->ids.insert(c->ids.end(), c->text.ids.begin(), c->text.ids.end());
+        if (a.n_types) c->types.insert(c->types.end(), c->text.types.begin(), c->text.types.end());
+        else c->types.resize(c->ids.size());
+        c->starts.push_back(static_cast<uint32_t>(c->ids.size()));
+    }
+    return flush();
+}
+
+// ---- the forward pass ----
+
+uint64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// One forward pass over T tokens of n_seqs sequences. Every thread runs `all` with its own number; `step` parts the steps.
+struct pass {
+    sq_ctx *c;
+    const sq_batch *batch;
+    uint32_t T;
+    bool hidden;       // leave hidden states; otherwise pool them
+    uint32_t pooling;
+    bool stop = false; // written by thread 0 between two barriers
+    uint64_t last_ns = 0;
+
+    const sq_model &model() const { return *c->model; }
+    const architecture &arch() const { return c->model->arch; }
+    const kernels &k() const { return *c->model->kernels; }
+
+    // This thread's share of n items, as [first, past).
+    struct share {
+        size_t first, past;
+    };
+    share split(size_t n, uint32_t thread) const {
+        const size_t count = c->threads->count();
+        return {n * thread / count, n * (thread + 1) / count};
+    }
+
+    // Ends a step: all threads have finished it, and thread 0 books its time.
+    void step(uint32_t thread, uint32_t op, size_t ops = 0) {
+        c->threads->barrier();
+        if (thread != 0) return;
+        const uint64_t now = now_ns();
+        c->stats.ns[op] += now - last_ns;
+        c->stats.ops[op] += ops;
+        last_ns = now;
+    }
+
+#ifdef SQ_TAPS
+    void see(uint32_t thread, const char *name, uint32_t l, const float *x, size_t cols, size_t stride) {
+        if (!c->tap.see) return;
+        if (thread == 0) c->tap.see(c->tap.user, name, l, x, T, cols, stride);
+        c->threads->barrier();
+    }
+#else
+    void see(uint32_t, const char *, uint32_t, const float *, size_t, size_t) {}
+#endif
+
+    // x' of one row for the layer that reads it; nothing to do for a float layer.
+    void quantize(const linear &l, const float *x, size_t row, uint8_t *q) {
+        if (!l.is_s8) return;
+        if (l.is_dynamic) k().quant_dynamic(x, l.mul, l.k, q, &c->mem.row_scale[row], &c->mem.row_zero[row]);
+        else k().quant_static(x, l.mul, l.zero, l.k, q);
+    }
+
+    // x: word + position + type rows, LayerNorm; quantised for the first layer.
+    void embed(uint32_t thread) {
+        const sq_model &m = model();
+        const scratch &s = c->mem;
+        const share rows = split(T, thread);
+        for (size_t t = rows.first; t < rows.past; t++) {
+            float *x = s.x + t * s.x_stride, *sum = s.y + t * s.x_stride;
+            const size_t id = static_cast<size_t>(batch->ids[t]), type = batch->types ? static_cast<size_t>(batch->types[t]) : 0;
+            const float *added = m.positions + position_row(t) * s.x_stride;
+            if (m.types) {
+                k().add(added, m.types + type * s.x_stride, s.x_stride, sum);
+                added = sum;
+            }
+            if (m.words.f32) k().add(m.words.f32 + id * s.x_stride, added, s.x_stride, x);
+            else k().embed_s8(m.words.s8 + id * s.x_stride, m.words.scale[id], added, s.x_stride, x);
+            normalize(m.embed_norm, t, &m.layers[0].qkv);
+        }
+        step(thread, SQ_OP_EMBED);
+    }
+
+    // Row of the position table for token t: the index within its sequence; with RoBERTa's offset, pad tokens read row pad id and the others are counted from
+    // there (transformers, create_position_ids_from_input_ids).
+    size_t position_row(size_t t) const {
+        const size_t first = batch->starts[c->mem.seq_of[t]], offset = arch().position_offset;
+        if (offset == 0) return t - first;
+        const int32_t pad = static_cast<int32_t>(offset) - 1;
+        if (batch->ids[t] == pad) return offset - 1;
+        size_t n_pads = 0;
+        for (size_t i = first; i < t; i++) n_pads += batch->ids[i] == pad;
+        return offset + t - first - n_pads;
+    }
+
+    // x[row] = LayerNorm(x[row]), quantised for `next` if there is one.
+    void normalize(const norm &n, size_t row, const linear *next) {
+        const scratch &s = c->mem;
+        float *x = s.x + row * s.x_stride;
+        k().norm(x, n.gamma, n.beta, arch().norm_eps, arch().width, x);
+        if (next) quantize(*next, x, row, s.q + row * s.q_stride);
+    }
+
+    void normalize_rows(uint32_t thread, const norm &n, const linear *next) {
+        const share rows = split(T, thread);
+        for (size_t t = rows.first; t < rows.past; t++) normalize(n, t, next);
+        step(thread, SQ_OP_NORM);
+    }
+
+    void quantize_rows(uint32_t thread, const linear &l, const float *x, size_t x_stride, uint8_t *q, size_t q_stride) {
+        const share rows = split(T, thread);
+        for (size_t t = rows.first; t < rows.past; t++) quantize(l, x + t * x_stride, t, q + t * q_stride);
+        step(thread, SQ_OP_QUANT);
+    }
+
+    // The product of a linear layer: input f32 [T][x_stride] or u8 [T][q_stride], and what the caller has set in `g`: output and epilogue.
+    // Threads take whole panels: each reads only its part of the weights.
+    void product(uint32_t thread, uint32_t op, const linear &l, const float *x, size_t x_stride, const uint8_t *q, size_t q_stride, gemm_args g) {
+        const share panels = split(round_up(l.n, 16) / 16, thread);
+        const size_t column = panels.first * 16, depth = l.is_s8 ? round_up(l.k, 64) : l.k;
+        if (panels.first < panels.past) {
+            g.x = l.is_s8 ? static_cast<const void *>(q) : x;
+            g.x_stride = l.is_s8 ? q_stride : x_stride;
+            g.w = static_cast<const uint8_t *>(l.w) + column * depth * (l.is_s8 ? 1 : sizeof(float));
+            g.m = T;
+            g.n_panels = panels.past - panels.first;
+            g.k = depth;
+            g.bias = l.bias + column;
+            g.scale = l.is_s8 ? l.scale + column : nullptr;
+            g.comp = l.is_dynamic ? l.comp + column : nullptr;
+            g.row_scale = l.is_dynamic ? c->mem.row_scale : nullptr;
+            g.row_zero = l.is_dynamic ? c->mem.row_zero : nullptr;
+            if (g.residual) g.residual += column;
+            if (g.out_mul) g.out_mul += column;
+            g.out = static_cast<uint8_t *>(g.out) + column * (g.out_mul ? 1 : sizeof(float));
+            (l.is_s8 ? k().gemm_u8s8 : k().gemm_f32)(&g);
+        }
+        step(thread, op, 2 * static_cast<size_t>(T) * l.n * l.k);
+    }
+
+    // y: softmax(q k') v for every sequence and head, from `wide`, where a row holds q, k and v side by side.
+    void attention(uint32_t thread) {
+        const scratch &s = c->mem;
+        const architecture &a = arch();
+        const share items = split(static_cast<size_t>(batch->n_seqs) * a.n_heads, thread);
+        for (size_t i = items.first; i < items.past; i++) {
+            const size_t seq = i / a.n_heads, column = i % a.n_heads * a.head_width, first = batch->starts[seq];
+            attention_args g;
+            g.q = s.wide + first * s.wide_stride + column;
+            g.k = g.q + a.width;
+            g.v = g.k + a.width;
+            g.stride = s.wide_stride;
+            g.s = batch->starts[seq + 1] - first;
+            g.d = a.head_width;
+            g.scratch = s.attention + thread * s.attention_floats;
+            g.out = s.y + first * s.x_stride + column;
+            g.out_stride = s.x_stride;
+            k().attention(&g);
+        }
+        size_t ops = 0;
+        for (uint32_t seq = 0; thread == 0 && seq < batch->n_seqs; seq++) {
+            const size_t len = batch->starts[seq + 1] - batch->starts[seq];
+            ops += 4 * len * len * a.width;
+        }
+        step(thread, SQ_OP_ATTENTION, ops);
+    }
+
+    // x: one transformer layer. On entry x is f32, and q holds it quantised for the QKV layer; on exit both hold the same for the next layer.
+    void layer(uint32_t thread, uint32_t i) {
+        const scratch &s = c->mem;
+        const sq::layer &l = model().layers[i];
+        const linear *next = i + 1 < arch().n_layers ? &model().layers[i + 1].qkv : nullptr;
+
+        see(thread, "qkv", i, s.x, arch().width, s.x_stride);
+        gemm_args qkv{};
+        qkv.out = s.wide;
+        qkv.out_stride = s.wide_stride;
+        product(thread, SQ_OP_QKV, l.qkv, s.x, s.x_stride, s.q, s.q_stride, qkv);
+
+        attention(thread);
+        see(thread, "out", i, s.y, arch().width, s.x_stride);
+
+        if (l.out.is_s8) quantize_rows(thread, l.out, s.y, s.x_stride, s.q, s.q_stride);
+        gemm_args out{};
+        out.residual = s.x;
+        out.out = s.x;
+        out.out_stride = s.x_stride;
+        product(thread, SQ_OP_OUT, l.out, s.y, s.x_stride, s.q, s.q_stride, out);
+        normalize_rows(thread, l.out_norm, &l.up);
+
+        see(thread, "up", i, s.x, arch().width, s.x_stride);
+        feed_forward(thread, l);
+        if (thread == 0) stop = c->state.load(std::memory_order_relaxed) == CANCELLING; // the barrier that follows shows it to the others
+        normalize_rows(thread, l.down_norm, next);
+        see(thread, "hidden", i, s.x, arch().width, s.x_stride);
+    }
+
+    // x = x + down(activation(up(x))). With a static down layer the activations are quantised as they are made.
+    void feed_forward(uint32_t thread, const sq::layer &l) {
+        const scratch &s = c->mem;
+        const bool fused = l.down.is_s8 && !l.down.is_dynamic;
+        gemm_args up{};
+        up.act = arch().act;
+        up.out = fused ? static_cast<void *>(s.q_wide) : s.wide;
+        up.out_stride = fused ? s.q_wide_stride : s.wide_stride;
+        up.out_mul = fused ? l.down.mul : nullptr;
+        up.out_zero = l.down.zero;
+        product(thread, SQ_OP_UP, l.up, s.x, s.x_stride, s.q, s.q_stride, up);
+        if (!fused) see(thread, "down", static_cast<uint32_t>(&l - model().layers.data()), s.wide, arch().ffn, s.wide_stride);
+
+        if (l.down.is_dynamic) quantize_rows(thread, l.down, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride);
+        gemm_args down{};
+        down.residual = s.x;
+        down.out = s.x;
+        down.out_stride = s.x_stride;
+        product(thread, SQ_OP_DOWN, l.down, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride, down);
+    }
+
+    // pooled: the mean of a sequence's rows, or its first row.
+    void pool(uint32_t thread) {
+        const scratch &s = c->mem;
+        const share seqs = split(batch->n_seqs, thread);
+        for (size_t seq = seqs.first; seq < seqs.past; seq++) {
+            const size_t first = batch->starts[seq], past = batch->starts[seq + 1];
+            float *v = s.pooled + seq * s.x_stride;
+            memcpy(v, s.x + first * s.x_stride, s.x_stride * sizeof(float));
+            if (pooling == SQ_POOL_CLS) continue;
+            for (size_t t = first + 1; t < past; t++) k().add(v, s.x + t * s.x_stride, s.x_stride, v);
+            k().scale(v, 1 / static_cast<float>(past - first), s.x_stride, v);
+        }
+        step(thread, SQ_OP_HEAD);
+    }
+
+    void all(uint32_t thread) {
+        if (k().thread_begin) k().thread_begin();
+        embed(thread);
+        see(thread, "embed", 0, c->mem.x, arch().width, c->mem.x_stride);
+        for (uint32_t i = 0; i < arch().n_layers && !stop; i++) layer(thread, i);
+        if (!hidden && !stop) pool(thread);
+        if (k().thread_end) k().thread_end();
+    }
+};
+
+// Leaves hidden states in mem.x, or pooled vectors in mem.pooled. The batch has been checked.
+int forward(sq_ctx *c, const sq_batch &batch, bool hidden, uint32_t pooling) {
+    pass p{c, &batch, batch.starts[batch.n_seqs], hidden, pooling};
+    for (uint32_t s = 0; s < batch.n_seqs; s++) std::fill(c->mem.seq_of + batch.starts[s], c->mem.seq_of + batch.starts[s + 1], s);
+    p.last_ns = now_ns();
+    c->threads->run([](void *arg, uint32_t thread) { static_cast<pass *>(arg)->all(thread); }, &p);
+    c->stats.n_forward++;
+    c->stats.n_tokens += p.T;
+    return p.stop ? fail(&c->error, SQ_E_CANCEL, "cancelled") : SQ_OK;
+}
+
+} // namespace
