@@ -61,7 +61,7 @@ static const option_spec OPTIONS[] = {
     {"--batch", 0, EMBED, "N", "texts that run together (default 64); changes speed, not results",
      [](options *o, const char *n, const char *v) { o->batch = parse_number(n, v, 1, 65536); }},
     {"--threads", 0, EMBED, "N", "threads that compute (default 0: the cores this process may use)",
-     [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 0, 4096); }},
+     [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 0, INT32_MAX); }},
     {"--isa", 0, EMBED | INFO, "NAME", "highest instruction set to use (default: the best of this CPU)",
      [](options *o, const char *, const char *v) { o->isa = v; }},
     {"--verify", 0, INFO, nullptr, "check the checksums of the whole file", [](options *o, const char *, const char *) { o->verify = true; }},

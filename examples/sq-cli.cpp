@@ -43,7 +43,10 @@ model_ptr load_model(const options &o) {
     sq_model *model = nullptr;
     char err[512] = "";
     const int32_t status = sq_model_load(o.model.c_str(), &params, &model, err, sizeof err);
-    if (status != SQ_OK) fail("%s: %s", o.model.c_str(), *err ? err : sq_status_string(status));
+    if (status != SQ_OK) {
+        if (strstr(err, o.model.c_str())) fail("%s", err);
+        fail("%s: %s", o.model.c_str(), *err ? err : sq_status_string(status));
+    }
     return model_ptr(model);
 }
 
