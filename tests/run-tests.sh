@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# tests/run-tests.sh - runs the tests and counts them; the last line is "N passed, N failed, N skipped". `make test` builds everything first.
+#
+# usage: run-tests.sh               everything
+#        run-tests.sh --programs    only what is compiled into B and OUT: for sanitizer builds
+#        run-tests.sh --fuzz SECONDS   each libFuzzer target of B for so long
+# Environment: B objects and test programs, OUT products, CXX and CC for the bare build; SQ_SHARED and SQ_MODELS (reference data and converted-from checkpoints)
+# enlarge some tests. Output of each test: B/log/NAME.log.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+B=${B:-build} OUT=${OUT:-.} CXX=${CXX:-g++} CC=${CC:-gcc}
+mode=${1:-}
+mkdir -p "$B/log"
+n_passed=0 n_failed=0 n_skipped=0
+
+# Sanitizers: test-api.c forks a process that has threads, to see that sq refuses to work there.
+export TSAN_OPTIONS="die_after_fork=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
+export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
+
+# run NAME COMMAND...: exit code 0 passed, 77 skipped, else failed; lines that begin with SKIP are parts that were left out.
+run() {
+    local name=$1 log=$B/log/${1// /-}.log code=0 start=$EPOCHREALTIME skips
+    shift
+    "$@" </dev/null >"$log" 2>&1 || code=$?
+    local seconds=$(((${EPOCHREALTIME/./} - ${start/./}) / 100000))
+    seconds=$((seconds / 10)).$((seconds % 10))
+    skips=$(grep -c '^SKIP' "$log" || true)
+    n_skipped=$((n_skipped + skips))
+    grep '^SKIP' "$log" | sort | uniq -c || true
+    if ((code == 0)); then
+        n_passed=$((n_passed + 1))
+        printf 'ok      %-34s %6s s  %s\n' "$name" "$seconds" "$(tail -n 1 "$log" | cut -c 1-100)"
+    elif ((code == 77)); then
+        ((skips > 0)) || n_skipped=$((n_skipped + 1))
+        printf 'skipped %-34s %6s s\n' "$name" "$seconds"
+    else
+        n_failed=$((n_failed + 1))
+        printf 'FAILED  %-34s %6s s  exit code %d; %s ends with:\n' "$name" "$seconds" "$code" "$log"
+        tail -n 40 "$log" | sed 's/^/    /'
+    fi
+}
+
+finish() {
+    printf '%d passed, %d failed, %d skipped\n' "$n_passed" "$n_failed" "$n_skipped"
+    ((n_failed == 0)) || exit 1
+    exit 0
+}
+
+# A target NAME.cpp of tests/fuzz has its corpus in tests/fuzz/corpus/NAME, and there is an empty input besides.
+corpus_of() {
+    local corpus=tests/fuzz/corpus/$1
+    [[ ! -d $corpus ]] || echo "$corpus"
+}
+
+fuzz_all() {
+    local program name corpus
+    for program in "$B"/fuzz/*; do
+        [[ -x $program ]] || continue
+        name=$(basename "$program")
+        mkdir -p "$B/corpus/$name" "$B/artifacts/$name"
+        corpus=$(corpus_of "$name")
+        run "fuzz $name" "$program" -max_total_time="$1" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$B/artifacts/$name/" "$B/corpus/$name" ${corpus:+"$corpus"}
+    done
+}
+
+# ---- models for the tests, from the tiny checkpoints of tests/golden ----
+
+MODEL=$B/bert-64-static.sq
+
+convert_tiny() {
+    local m
+    for m in static dynamic float; do
+        run "convert bert-64 $m" "$OUT/sq-convert" tests/golden/bert-64 --mode "$m" -o "$B/bert-64-$m.sq"
+    done
+    run 'convert on one core' bash -c 'OMP_NUM_THREADS=1 "$1/sq-convert" tests/golden/bert-64 --mode static -o "$2.again" && cmp "$2" "$2.again"' - "$OUT" "$MODEL"
+}
+
+# Instruction sets that this machine really runs: SQ_ISA only lowers, so the model tells what it came to.
+isas() {
+    local isa
+    for isa in plain avx2 avxvnni avx512vnni amx; do
+        if SQ_ISA=$isa "$OUT/sq" info -m "$MODEL" 2>/dev/null | grep -q "^instruction set  *$isa "; then echo "$isa"; fi
+    done
+}
+
+# ---- the compiled programs ----
+
+program_tests() {
+    local name source isa arguments
+    for source in tests/test-*.cpp tests/test-*.c; do
+        [[ -e $source ]] || continue
+        name=$(basename "${source%.*}") arguments=()
+        if [[ $name == test-api ]]; then arguments=("$MODEL"); fi
+        run "$name" "$B/$name" ${arguments[@]+"${arguments[@]}"}
+        case $name in
+        test-api | test-forward)
+            for isa in $(isas); do
+                SQ_ISA=$isa run "$name $isa" "$B/$name" ${arguments[@]+"${arguments[@]}"}
+            done
+            ;;
+        esac
+    done
+    run hello "$B/hello" "$MODEL" 'the dog sleeps' 'a cat sleeps'
+}
+
+replay_tests() {
+    local program name corpus
+    for program in "$B"/replay/*; do
+        [[ -x $program ]] || continue
+        name=$(basename "$program")
+        corpus=$(corpus_of "$name")
+        run "replay $name" "$program" ${corpus:+"$corpus"}
+    done
+}
+
+# ---- the sources as a whole ----
+
+# One compiler command without any flag of ours: what an embedder's own build may do. It must give the same bits.
+bare_build() {
+    local sources=(sq.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp) dir=$B/bare two=('the dog sleeps' 'a cat sleeps')
+    mkdir -p "$dir" &&
+        "$CXX" -std=c++17 -O1 -shared -fPIC "${sources[@]}" -o "$dir/libsq.so" &&
+        "$CC" -std=c11 -Wall -Wextra -pedantic -Werror -I. examples/hello.c -L"$dir" -lsq -lm -o "$dir/hello" &&
+        LD_LIBRARY_PATH=$dir "$dir/hello" "$MODEL" "${two[@]}" >"$dir/answer" &&
+        "$B/hello" "$MODEL" "${two[@]}" | cmp - "$dir/answer" &&
+        echo 'the bare build gives what the other gives'
+}
+
+case $mode in
+--fuzz)
+    fuzz_all "$2"
+    finish
+    ;;
+'' | --programs) ;;
+*)
+    echo "run-tests.sh: unknown mode $mode" >&2
+    exit 2
+    ;;
+esac
+convert_tiny
+program_tests
+replay_tests
+run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
+if [[ $mode != --programs ]]; then
+    run test-includes bash tests/test-includes.sh
+    run test-symbols bash tests/test-symbols.sh "$OUT"
+    run 'bare build' bare_build
+fi
+finish

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# tests/test-cli.sh - the `sq` command: answers, formats, streaming, messages, exit codes, and that failures leave no file behind.
+#
+# usage: test-cli.sh SQ MODEL.sq
+set -euo pipefail
+sq=$(realpath "$1") model=$(realpath "$2")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+n_passed=0 n_failed=0
+
+pass() { n_passed=$((n_passed + 1)); }
+complain() {
+    n_failed=$((n_failed + 1))
+    echo "FAILED $1"
+    sed 's/^/    /' out err
+}
+
+# check NAME CODE COMMAND...: the exit code must be that; output stays in the files out and err. Failures must say "sq: " and nothing else first.
+check() {
+    local name=$1 expected=$2 code=0
+    shift 2
+    "$@" >out 2>err || code=$?
+    if ((code != expected)); then
+        complain "$name: exit code $code, not $expected"
+    elif ((code != 0)) && ! grep -q '^sq: ' err; then
+        complain "$name: no message"
+    else
+        pass
+    fi
+}
+
+# holds NAME FILE PATTERN: FILE has a line like that.
+holds() { if grep -qE -- "$3" "$2"; then pass; else complain "$1: $2 lacks $3"; fi; }
+lines() { if (($(wc -l <"$2") == $3)); then pass; else complain "$1: $2 has not $3 lines"; fi; }
+absent() { if compgen -G "$2*" >/dev/null; then complain "$1: $2 was left behind"; else pass; fi; }
+
+# ---- usage ----
+
+check 'no command' 2 "$sq"
+check 'unknown command' 2 "$sq" frobnicate
+check 'help' 0 "$sq" --help
+holds 'help' out '^  embed'
+for c in embed tokenize info; do
+    check "$c --help" 0 "$sq" $c --help
+    holds "$c --help" out '^example'
+    holds "$c --help" out '--model FILE'
+    check "help $c" 0 "$sq" help $c
+    check "$c without model" 2 "$sq" $c text
+    check "$c unknown option" 2 "$sq" $c -m "$model" --frobnicate text
+    holds "$c unknown option" err '--frobnicate: unknown option'
+    check "$c no such model" 1 "$sq" $c -m missing.sq ${c/info/--verify}
+    holds "$c no such model" err 'missing.sq'
+done
+check 'version' 0 "$sq" --version
+holds 'version' out '^sq [0-9]+\.[0-9]+\.[0-9]+$'
+check 'no texts' 2 "$sq" embed -m "$model"
+check 'both kinds of texts' 2 "$sq" embed -m "$model" --jsonl - text
+check 'value missing' 2 "$sq" embed text -m
+check 'value not wanted' 2 "$sq" embed -m "$model" --truncate=yes text
+for n in -1 '' 1x 0x10 ' 1' 1.5 99999999999999999999; do
+    check "threads '$n'" 2 "$sq" embed -m "$model" --threads="$n" text
+done
+check 'batch 0' 2 "$sq" embed -m "$model" --batch 0 text
+check 'pooling' 2 "$sq" embed -m "$model" --pooling max text
+check 'format' 2 "$sq" embed -m "$model" --format csv text
+check 'text format of lines' 2 "$sq" embed -m "$model" --format text --jsonl -
+check 'npy tokens' 2 "$sq" tokenize -m "$model" --format npy text
+check 'info takes no text' 2 "$sq" info -m "$model" text
+check 'unknown instruction set' 1 "$sq" embed -m "$model" --isa mmx text
+
+# ---- plain texts ----
+
+check 'embed one' 0 "$sq" embed -m "$model" 'the dog sleeps'
+holds 'embed one' out '^  1  \[-?[0-9.]+, .*the dog sleeps$'
+lines 'embed one' out 1
+check 'embed three' 0 "$sq" embed -m "$model" 'the dog sleeps' 'the cat sleeps' -- '-m'
+holds 'embed three' out '^cosine similarity$'
+holds 'embed three' out '^  1  1.000'
+holds 'embed three' out '-m$'
+check 'embed the empty text' 0 "$sq" embed -m "$model" ''
+check 'embed odd bytes' 0 "$sq" embed -m "$model" $'\xff\xc3(\x1b[31m'
+if grep -q $'\x1b' out; then complain 'embed odd bytes: a control character reaches the terminal'; else pass; fi
+check 'tokenize' 0 "$sq" tokenize -m "$model" 'The dog'
+holds 'tokenize' out '^ +0 +[0-9]+ +0  \[CLS\]$'
+holds 'tokenize' out ' the +0\.\.3 +The$'
+holds 'tokenize' out ' dog +4\.\.7 +dog$'
+check 'info' 0 "$sq" info -m "$model" --verify
+holds 'info' out '^layers +[0-9]+$'
+holds 'info' out '^linear layers +INT8'
+holds 'info' out '^instruction set'
+
+# ---- lines ----
+
+printf '%s\n' '{"a":"the dog"}' '' '{"a":"the dog","b":"a cat"}' '{"a":"","b":null,"other":[1,{"x":2}]}' '{"b":"","a":"sea \u5927 \"x\""}' >in.jsonl
+check 'tokenize lines' 0 "$sq" tokenize -m "$model" --jsonl in.jsonl
+lines 'tokenize lines' out 4
+holds 'tokenize lines' out '^\{"ids":\[[0-9,]+\],"types":\[0,0,0,0\],"spans":\[\[0,0\],\[0,3\],\[4,7\],\[0,0\]\],"tokens":\["\[CLS\]","the","dog","\[SEP\]"\]\}$'
+holds 'tokenize lines' out '"types":\[0,0,0,0,1,1,1\]'
+mv out from-file
+check 'tokenize standard input' 0 bash -c "'$sq' tokenize -m '$model' --jsonl - <in.jsonl"
+if cmp -s out from-file; then pass; else complain 'standard input gives something else'; fi
+check 'specials' 0 "$sq" tokenize -m "$model" --format jsonl 'a [SEP] b'
+lines 'specials' out 1
+mv out specials
+check 'specials as text' 0 "$sq" tokenize -m "$model" --format jsonl --specials-as-text 'a [SEP] b'
+if cmp -s out specials; then complain 'specials as text: no difference'; else pass; fi
+
+check 'embed lines' 0 "$sq" embed -m "$model" --jsonl in.jsonl
+lines 'embed lines' out 4
+holds 'embed lines' out '^\{"embedding":\[-?[0-9.e-]+(,-?[0-9.e-]+)+\]\}$'
+mv out vectors
+for o in '--batch 1' '--batch 3 --threads 2' '--threads 1' '--isa plain' '-o file.jsonl'; do
+    # shellcheck disable=SC2086 # $o is a list of words
+    check "embed lines $o" 0 "$sq" embed -m "$model" --jsonl in.jsonl $o
+    [[ $o != -o* ]] || mv file.jsonl out
+    if cmp -s out vectors; then pass; else complain "embed lines $o: another result"; fi
+done
+check 'dimensions' 0 "$sq" embed -m "$model" --dimensions 3 --no-normalize --pooling cls --format jsonl 'the dog'
+holds 'dimensions' out '^\{"embedding":\[[^,]+,[^,]+,[^,]+\]\}$'
+check 'too many dimensions' 1 "$sq" embed -m "$model" --dimensions 100000 'the dog'
+
+# An answer comes before the next question is asked.
+coproc TALK { "$sq" embed -m "$model" --jsonl -; }
+printf '{"a":"the dog"}\n' >&"${TALK[1]}"
+if read -r -t 20 answer <&"${TALK[0]}" && [[ $answer == '{"embedding":['* ]]; then pass; else complain 'no answer before the end of the input'; fi
+kill "$TALK_PID" 2>/dev/null || true
+wait "$TALK_PID" 2>/dev/null || true
+
+# ---- npy ----
+
+check 'npy' 0 "$sq" embed -m "$model" --format npy --dimensions 5 --jsonl in.jsonl -o m.npy
+if (($(stat -c %s m.npy) == 128 + 4 * 5 * 4)); then pass; else complain 'npy: size'; fi
+if [[ $(head -c 6 m.npy | tail -c 5) == NUMPY ]]; then pass; else complain 'npy: magic'; fi
+holds 'npy' m.npy "'descr': '<f4', 'fortran_order': False, 'shape': \(4, 5\)"
+check 'npy of nothing' 0 bash -c "'$sq' embed -m '$model' --format npy --jsonl - </dev/null"
+holds 'npy of nothing' out "'shape': \(0, [0-9]+\)"
+
+# ---- bad lines: what came before is answered, nothing of the bad one is, and the message names it ----
+
+bad_line() { # NAME LINE PATTERN
+    printf '%s\n' '{"a":"the dog"}' '{"a":"the cat"}' "$2" '{"a":"the sea"}' >bad.jsonl
+    local c
+    for c in embed tokenize; do
+        check "$c $1" 1 "$sq" $c -m "$model" --jsonl bad.jsonl
+        lines "$c $1" out 2
+        holds "$c $1" err "^sq: bad.jsonl:3: .*$3"
+        check "$c $1 to a file" 1 "$sq" $c -m "$model" --jsonl bad.jsonl -o result
+        absent "$c $1 to a file" result
+    done
+}
+bad_line 'no JSON' 'hello' 'not JSON'
+bad_line 'no object' '["a"]' 'object'
+bad_line 'half an object' '{"a":"x"' 'not JSON'
+bad_line 'two objects' '{"a":"x"}{"a":"y"}' 'not JSON'
+bad_line 'no a' '{"b":"x"}' '"a" is missing'
+bad_line 'a is a number' '{"a":1}' '"a" is no string'
+bad_line 'b is a list' '{"a":"x","b":[]}' '"b" is no string'
+bad_line 'invalid UTF-8' $'{"a":"\xff"}' 'UTF-8'
+deep=$(printf '[%.0s' {1..5000})
+bad_line 'deep nesting' "$deep" 'nested'
+long=$(printf 'a %.0s' {1..3000})
+bad_line 'too long' "{\"a\":\"$long\"}" '3002 tokens.*--truncate'
+check 'truncate' 0 "$sq" tokenize -m "$model" --truncate --max-tokens 8 --format jsonl "$long"
+holds 'truncate' out '"types":\[0,0,0,0,0,0,0,0\]'
+check 'embed truncated' 0 "$sq" embed -m "$model" --truncate "$long"
+check 'beyond the position table' 1 "$sq" embed -m "$model" --max-tokens 1000000 'the dog'
+head -c 20000000 /dev/zero | tr '\0' x >zeros
+check 'a long line without end' 1 bash -c "ulimit -v 2000000; '$sq' tokenize -m '$model' --jsonl zeros"
+check 'no such file' 1 "$sq" embed -m "$model" --jsonl missing.jsonl
+check 'a folder as input' 1 "$sq" embed -m "$model" --jsonl .
+check 'a model that is none' 1 "$sq" info -m in.jsonl
+head -c 1000 "$model" >cut.sq
+check 'half a model' 1 "$sq" embed -m cut.sq 'the dog'
+check 'an empty model' 1 "$sq" embed -m /dev/null 'the dog'
+
+# ---- writing ----
+
+for c in embed tokenize; do
+    check "$c to a full disk" 1 bash -c "'$sq' $c -m '$model' --jsonl in.jsonl >/dev/full"
+    check "$c to a full device" 1 "$sq" $c -m "$model" --jsonl in.jsonl -o /dev/full
+    check "$c to closed output" 1 bash -c "'$sq' $c -m '$model' --jsonl in.jsonl >&-"
+    check "$c to nowhere" 1 "$sq" $c -m "$model" 'the dog' -o no/such/folder/file
+    check "$c to a device" 0 "$sq" $c -m "$model" 'the dog' -o /dev/null
+done
+check 'help to a full disk' 1 bash -c "'$sq' --help >/dev/full"
+yes '{"a":"the dog"}' | head -n 20000 >many.jsonl
+check 'a reader that leaves' 1 bash -c "set -o pipefail; '$sq' tokenize -m '$model' --jsonl many.jsonl | head -n 1"
+ln -s target link
+check 'through a link' 0 "$sq" embed -m "$model" --format jsonl 'the dog' -o link
+if [[ -L link && -s target ]]; then pass; else complain 'the link was replaced'; fi
+absent 'temporary files' '*.part-'
+
+: >out
+: >err
+echo "test-cli: $n_passed passed, $n_failed failed"
+((n_failed == 0))

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# tests/test-includes.sh - who may include whom: the edges that HACKING.md describes, checked on every #include "..." of the tree.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The project headers that a file may include, as a regular expression on the header's base name; "." allows everything.
+allowed() {
+    case "$1" in
+    sq.h) echo '(none)' ;;
+    examples/hello.c) echo 'sq\.h' ;;
+    examples/*) echo 'sq\.h|json\.h|cli-.*\.h' ;;
+    convert/json.h) echo '(none)' ;;
+    convert/*) echo 'sq(-model|-quant|-kernels|-tok)?\.h|[a-z-]+\.h|.*\.inc' ;;
+    sq.cpp | sq-model.h | sq-model.cpp) echo 'sq(-model|-tok|-kernels|-cpu|-threads)?\.h' ;;
+    sq-tok*) echo 'sq(-model|-tok|-tok-.*)?\.h|sq-unicode\.inc' ;;
+    sq-cpu*) echo 'sq-(cpu|kernels|tok)\.h|sq\.h' ;;
+    sq-threads*) echo 'sq-(threads|cpu)\.h' ;;
+    sq-quant*) echo 'sq(-quant|-model|-kernels)?\.h' ;;
+    sq-kernels*) echo 'sq-kernels.*\.h' ;;
+    tests/*) echo '.' ;;
+    *) echo '(none)' ;;
+    esac
+}
+
+failed=0
+complain() {
+    echo "$1" >&2
+    failed=1
+}
+
+n_edges=0
+while IFS=: read -r file line; do
+    header=$(sed -E 's/.*"([^"]+)".*/\1/' <<<"$line")
+    n_edges=$((n_edges + 1))
+    [[ $(basename "$header") =~ ^($(allowed "$file"))$ || $(allowed "$file") == . ]] || complain "$file may not include $header"
+done < <(grep -E '^ *# *include *"' -- *.h *.cpp *.inc convert/* examples/*.c examples/*.h examples/*.cpp tests/*.* tests/*/*.* 2>/dev/null)
+
+# Kernels see nothing of the system but integer types, intrinsics and std::index_sequence, which has no code: an inline function of the C++ library that is
+# compiled in a target region could replace everybody's copy at link time (test-symbols.sh looks for that as well).
+while IFS=: read -r file line; do
+    case "$line" in
+    *'<stddef.h>'* | *'<stdint.h>'* | *'<string.h>'* | *'<math.h>'* | *'<immintrin.h>'* | *'<utility>'*) ;;
+    *) complain "$file: kernels may not use: $line" ;;
+    esac
+done < <(grep -E '^ *# *include *<' -- sq-kernels*)
+
+# The library neither prints nor ends the process. (snprintf writes to memory; sq-convert and the tests are programs.)
+if grep -nwE 'printf|puts|fputs|fprintf|cout|cerr|abort|exit|_exit|assert' -- sq.cpp sq-model.cpp sq-tok*.cpp sq-cpu.cpp sq-threads.cpp sq-kernels* 2>/dev/null |
+    grep -vE '^[^:]+:[0-9]+: *//|format\(printf|//.*(printf|abort|exit|assert)'; then
+    complain "the lines above print or end the process"
+fi
+
+((n_edges > 0)) || complain "no #include found: is this the root of the tree?"
+echo "test-includes: $n_edges edges, $([[ $failed == 0 ]] && echo fine || echo wrong)"
+exit "$failed"
