@@ -120,6 +120,15 @@ check 'dimensions' 0 "$sq" embed -m "$model" --dimensions 3 --no-normalize --poo
 holds 'dimensions' out '^\{"embedding":\[[^,]+,[^,]+,[^,]+\]\}$'
 check 'too many dimensions' 1 "$sq" embed -m "$model" --dimensions 100000 'the dog'
 
+for isa in plain avx2 avxvnni avx512vnni amx; do
+    if ! SQ_ISA=$isa "$sq" info -m "$model" >/dev/null 2>err; then
+        echo "SKIP $(tail -n 1 err)"
+        continue
+    fi
+    check "embed lines with $isa" 0 env SQ_ISA=$isa "$sq" embed -m "$model" --jsonl in.jsonl
+    if cmp -s out vectors; then pass; else complain "embed lines with $isa: another result"; fi
+done
+
 # An answer comes before the next question is asked.
 coproc TALK { "$sq" embed -m "$model" --jsonl -; }
 printf '{"a":"the dog"}\n' >&"${TALK[1]}"
