@@ -3,7 +3,7 @@
 // Every instruction set fills one `kernels` table. The plain C++ table (sq-kernels-ref.cpp) defines the meaning: every other table gives the same bits.
 // That is possible because
 //   - integer products are exact: u8 x s8 summed in s32, |sum| <= 255 * 127 * K < 2^31 for K < 66,000;
-//   - float steps are elementwise, or sequential over one index, or reduced over 16 lanes in the fixed order given at `reduce` in sq-kernels-inl.h,
+//   - float steps are elementwise, or sequential over one index, or reduced in the fixed orders given at `reduce` and `row_sum` in sq-kernels-inl.h,
 //     by explicit fused multiply-adds, correctly rounded division and square root.
 //
 // Conventions
@@ -56,7 +56,7 @@ struct gemm_args {
 
 // softmax(q k') v for one head of one sequence, all f32; 1/sqrt(head width) is already in q.
 // score[i][j] = sum over c of q[i][c] * k[j][c], fma in rising c from 0;  e = exp(score - max_j score);  sum by 16 lanes over j, then `reduce`;
-// out[i][c] = (sum over j of e[j] * v[j][c], fma in rising j from 0) / sum.
+// out[i][c] = (sum over j of e[j] * v[j][c], fma in rising j from 0) * (1 / sum), the inverse rounded once.
 struct attention_args {
     const float *q, *k, *v;  // f32 [s][stride], the head's first column (only 4-byte aligned)
     size_t stride;
@@ -93,15 +93,16 @@ struct kernels {
     void (*add)(const float *a, const float *b, size_t n, float *out);
     // out[i] = x[i] * factor; out may be x.
     void (*scale)(const float *x, float factor, size_t n, float *out);
-    // LayerNorm: mean and variance (mean of squared differences) over n columns; out = fma((x - mean) / sqrt(var + eps), gamma, beta), where the division is
-    // by multiplication with the correctly rounded 1 / sqrt. out may be x.
+    // LayerNorm: mean and variance (mean of squared differences, fma) over n columns, each by `row_sum`; out = fma((x - mean) / sqrt(var + eps), gamma, beta),
+    // where the division is by multiplication with 1 / sqrt (root and inverse each correctly rounded). out may be x.
     void (*norm)(const float *x, const float *gamma, const float *beta, float eps, size_t n, float *out);
     // Quantises a row with a known zero point: q[i] = clamp(rne(x[i] * mul[i]) + zero, 0, 255). Writes n rounded up to 16 bytes.
     void (*quant_static)(const float *x, const float *mul, int32_t zero, size_t n, uint8_t *q);
     // Quantises a row by its own range: v = x * mul; lo, hi = lowest and highest v, 0 included; scale = (hi - lo) / 255, zero = rne(-lo * (255 / (hi - lo)));
     // q = clamp(rne(v * (255 / (hi - lo))) + zero, 0, 255). hi - lo below 1e-30 gives scale 1 and zero 0.
+    // NaN in v counts as 0 for the range and becomes q = 0; an infinite range gives an infinite or NaN scale to the next product, which then is not finite.
     void (*quant_dynamic)(const float *x, const float *mul, size_t n, uint8_t *q, float *scale, int32_t *zero);
-    // sum of x[i] * x[i], by 16 lanes
+    // sum of x[i] * x[i], fma, by `row_sum`
     float (*sum_squares)(const float *x, size_t n);
 
     // Called by each thread before its first and after its last kernel of a forward pass (AMX: tile configuration); may be null.

@@ -1,0 +1,383 @@
+// sq-kernels-inl.h - everything of a kernel table that is not tied to one instruction set, written once over vectors of 16 lanes.
+//
+// Included by each sq-kernels-<isa>.cpp inside its namespace and, except for plain, inside a region of that target, so that no code compiled for a newer CPU
+// can reach an older one. It has no include guard and includes nothing. Before it, the file defines in the same namespace
+//   vf, vi                     16 floats, 16 int32
+//   load, store                16 floats, 64-byte aligned                loadu, storeu: any alignment
+//   load_n, store_n (p, n)     the first n of 16 floats, n in 1..16, zeros in the rest; touches nothing beyond p[n-1]
+//   splat, splat_i             one value in all lanes
+//   add, sub, mul, div         correctly rounded; never fused with one another
+//   fma(a, b, c)               a * b + c rounded once; fnma(a, b, c): c - a * b
+//   min(a, b), max(a, b)       a < b ? a : b, a > b ? a : b; so NaN in either gives b
+//   abs, copysign(a, sign)     by bits
+//   low_abs(a, c)              min(abs(a), c) for c > 0
+//   ldexp(a, n)                a * 2^n, n integral in -126..0, a in 0.5..2
+//   to_int                     rounded to nearest even; NaN and values outside int32 give INT32_MIN
+//   to_float, load_i, add_i, sub_mul_i(a, b, c) = a - b * c    int32, wrapping
+//   load_s8                    16 int8 widened to int32
+//   store_u8(p, v, zero)       16 bytes: v + zero clamped to 0..255; INT32_MIN gives 0; v <= 255 - zero
+//   store_u8x4(p, v0, v1, v2, v3, zero)   64 bytes, any alignment
+//   first_n(v, n, fill)        lanes n and up replaced by fill's
+//   lanes(v, float[16])        store to an aligned array
+// and the product of one tile, with its largest rows and panels, for integers and for floats:
+//   INT_ROWS, INT_PANELS, tile(rows, panels, const uint8_t *x, x_stride, const int8_t *w, k, int32_t *out, out_stride)
+//   F32_ROWS, F32_PANELS, tile(rows, panels, const float *x, x_stride, const float *w, k, float *out, out_stride)
+//     out[r][16 p + lane] = sum over k of x[r][k] w[p][k][lane]; panels lie 16 k elements apart; float: by fma in rising k from 0. out is 64-byte aligned, its
+//     stride a multiple of 16; float x is aligned to 4 bytes only.
+//
+// Polynomials come from tests/make-polynomials.py.
+
+// ---- reductions ----
+
+// The fixed tree: lane i with i + 8, then i + 4, i + 2, i + 1.
+template <class Op> inline float reduce(vf v, Op op) {
+    alignas(64) float a[16];
+    lanes(v, a);
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++)
+            a[i] = op(a[i], a[i + half]);
+    return a[0];
+}
+
+inline float reduce_add(vf v) {
+    return reduce(v, [](float a, float b) { return a + b; });
+}
+
+inline float reduce_max(vf v) {
+    return reduce(v, [](float a, float b) { return a > b ? a : b; });
+}
+
+inline float reduce_min(vf v) {
+    return reduce(v, [](float a, float b) { return a < b ? a : b; });
+}
+
+// Adds up a row in four vectors, to hide the latency of an addition: vector i of the row goes to sum i mod 4 through term(sum, first column), then
+// (s0 + s1) + (s2 + s3), then reduce.
+template <class Term> inline float row_sum(size_t n, Term term) {
+    vf s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;
+    size_t i = 0;
+    for (; i + 48 < n; i += 64) {
+        s0 = term(s0, i);
+        s1 = term(s1, i + 16);
+        s2 = term(s2, i + 32);
+        s3 = term(s3, i + 48);
+    }
+    if (i < n)
+        s0 = term(s0, i);
+    if (i + 16 < n)
+        s1 = term(s1, i + 16);
+    if (i + 32 < n)
+        s2 = term(s2, i + 32);
+    return reduce_add(add(add(s0, s1), add(s2, s3)));
+}
+
+// ---- functions ----
+
+// e^x for x <= 0, relative error below 2e-7. x below -87 counts as -87 (e^-87 = 1.6e-38, still a normal number; nothing beside a softmax's 1). NaN gives NaN.
+// n = rne(x / ln 2), r = x - n ln 2 in two fused steps (Cody and Waite), polynomial of degree 5 on |r| <= ln(2)/2 with relative error 1.1e-7.
+inline vf exp_neg(vf x) {
+    const vf round = splat(12582912.0f); // 1.5 * 2^23: adding it leaves the sum's unit at 1
+    x = max(splat(-87.0f), x);
+    vf n = sub(fma(x, splat(1.44269504f), round), round);
+    vf r = fnma(n, splat(0.693147182f), x);
+    r = fnma(n, splat(-1.90465421e-9f), r); // ln 2 minus the float above
+    vf p = fma(splat(0.00831252709f), r, splat(0.0418901145f));
+    p = fma(p, r, splat(0.166671142f));
+    p = fma(p, r, splat(0.499992311f));
+    p = fma(p, r, splat(1.0f));
+    p = fma(p, r, splat(1.0f));
+    return ldexp(p, n);
+}
+
+// tanh by (1 - e) / (1 + e), e = exp(-2 |x|), absolute error below 5e-7.
+inline vf tanh_of(vf x) {
+    const vf one = splat(1.0f);
+    vf e = exp_neg(mul(abs(x), splat(-2.0f)));
+    return copysign(div(sub(one, e), add(one, e)), x);
+}
+
+// Either GELU as max(x, 0) - u Q(u), u = min(|x|, c), where Q falls like Phi(-u): ten operations in all. Q is five Horner steps and three squarings, each with
+// a free constant; the squarings flatten the tail of a Gaussian into what a short polynomial can follow. Seven steps in place of eight would leave an error of
+// 5.6e-6, and without squarings twelve would be needed. Every x below -c gives -c Q(c), less than 5e-7 from 0. NaN gives NaN.
+inline vf gelu_by(vf x, float c, const float *q) {
+    vf u = low_abs(x, splat(c));
+    vf w = fma(splat(q[0]), u, splat(q[1]));
+    w = fma(w, u, splat(q[2]));
+    w = fma(w, u, splat(q[3]));
+    w = fma(w, u, splat(q[4]));
+    w = fma(w, u, splat(q[5]));
+    w = fma(w, w, splat(q[6]));
+    w = fma(w, w, splat(q[7]));
+    w = fma(w, w, splat(q[8]));
+    return fnma(u, w, max(splat(0.0f), x));
+}
+
+// x Phi(x); absolute error below 1.3e-6 besides the rounding of a large x.
+inline vf gelu_erf(vf x) {
+    static constexpr float q[] = {-0.00019491413f, 0.00198156619f, -0.00114358636f, -0.0313055627f, -0.0908389464f,
+                                  0.924269319f,    -0.0135127893f, 0.000250522804f, -2.51304861e-08f};
+    return gelu_by(x, 5.5f, q);
+}
+
+// x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; absolute error below 3e-6 besides the rounding of a large x.
+inline vf gelu_tanh(vf x) {
+    static constexpr float q[] = {-0.000236390915f, 0.00178298692f, -0.000595758553f, -0.0324340574f, -0.0918355882f,
+                                  0.91426158f,      0.00290725403f, 0.00351257483f,   -1.24745457e-05f};
+    return gelu_by(x, 5.0f, q);
+}
+
+template <activation A> inline vf activate(vf x) {
+    switch (A) {
+    case ACT_GELU_ERF: return gelu_erf(x);
+    case ACT_GELU_TANH: return gelu_tanh(x);
+    case ACT_RELU: return max(splat(0.0f), x);
+    case ACT_TANH: return tanh_of(x);
+    default: return x;
+    }
+}
+
+// ---- rows ----
+
+inline void embed_s8(const int8_t *word, float scale, const float *add, size_t n, float *out) {
+    for (size_t i = 0; i < n; i += 16)
+        store(out + i, fma(to_float(load_s8(word + i)), splat(scale), load(add + i)));
+}
+
+inline void add_rows(const float *a, const float *b, size_t n, float *out) {
+    for (size_t i = 0; i < n; i += 16)
+        store(out + i, add(load(a + i), load(b + i)));
+}
+
+inline void scale_row(const float *x, float factor, size_t n, float *out) {
+    for (size_t i = 0; i < n; i += 16)
+        store(out + i, mul(load(x + i), splat(factor)));
+}
+
+inline float sum_squares(const float *x, size_t n) {
+    return row_sum(n, [x](vf sum, size_t i) { return fma(load(x + i), load(x + i), sum); });
+}
+
+inline void norm(const float *x, const float *gamma, const float *beta, float eps, size_t n, float *out) {
+    const float mean = row_sum(n, [x](vf sum, size_t i) { return add(sum, load(x + i)); }) / (float)n;
+    const vf m = splat(mean), zero = splat(0.0f);
+    const float squares = row_sum(n, [=](vf sum, size_t i) {
+        vf d = first_n(sub(load(x + i), m), n - i, zero);
+        return fma(d, d, sum);
+    });
+    const vf r = splat(1.0f / sqrtf(squares / (float)n + eps));
+    for (size_t i = 0; i < n; i += 16)
+        store(out + i, fma(mul(sub(load(x + i), m), r), load(gamma + i), load(beta + i)));
+}
+
+// The integer to which y (already multiplied) is quantised, before the zero point is added: no higher than high = 255 - zero, NaN gives INT32_MIN.
+inline vi rounded(vf y, vf high) {
+    return to_int(min(high, y));
+}
+
+// q[i] = clamp(rne(value(i)) + zero, 0, 255) for columns below n, 16 at a time
+template <class Value> inline void quant_row(size_t n, int32_t zero, uint8_t *q, Value value) {
+    const vf high = splat((float)(255 - zero));
+    size_t i = 0;
+    for (; i + 48 < n; i += 64)
+        store_u8x4(q + i, rounded(value(i), high), rounded(value(i + 16), high), rounded(value(i + 32), high), rounded(value(i + 48), high), zero);
+    for (; i < n; i += 16)
+        store_u8(q + i, rounded(value(i), high), zero);
+}
+
+inline void quant_static(const float *x, const float *mult, int32_t zero, size_t n, uint8_t *q) {
+    quant_row(n, zero, q, [=](size_t i) { return mul(load(x + i), load(mult + i)); });
+}
+
+inline void quant_dynamic(const float *x, const float *mult, size_t n, uint8_t *q, float *scale, int32_t *zero) {
+    vf low = splat(0.0f), high = low;
+    for (size_t i = 0; i < n; i += 16) {
+        vf v = mul(load(x + i), load(mult + i));
+        low = min(v, low);
+        high = max(v, high);
+    }
+    const float lo = reduce_min(low), range = reduce_max(high) - lo;
+    const bool flat = range < 1e-30f;
+    const float inverse = flat ? 1.0f : 255.0f / range;
+    const float z = -lo * inverse; // 0..255; NaN when the range is infinite
+    *scale = flat ? 1.0f : range / 255.0f;
+    *zero = flat || !(z > 0.0f) ? 0 : (int32_t)((z + 12582912.0f) - 12582912.0f); // rne, see exp_neg
+    const vf factor = splat(inverse);
+    quant_row(n, *zero, q, [=](size_t i) { return mul(mul(load(x + i), load(mult + i)), factor); });
+}
+
+// ---- linear layers ----
+
+// The i-th of the fewest nearly equal parts, none longer than `longest`, that cut n: edge tiles then are not much smaller than the others.
+struct parts {
+    size_t n, count;
+    parts(size_t n_, size_t longest) : n(n_), count((n_ + longest - 1) / longest) {}
+    size_t start(size_t i) const { return n * i / count; }
+};
+
+// y of 16 columns before the activation, from the products
+inline vf scaled(const gemm_args *g, const int32_t *acc, size_t row, size_t col) {
+    vf scale = load(g->scale + col), bias = load(g->bias + col);
+    vi v = load_i(acc);
+    if (g->row_scale) {
+        scale = mul(splat(g->row_scale[row]), scale);
+        v = sub_mul_i(v, splat_i(g->row_zero[row]), load_i(g->comp + col));
+    }
+    return fma(to_float(v), scale, bias);
+}
+
+inline vf scaled(const gemm_args *g, const float *acc, size_t, size_t col) {
+    return add(load(acc), load(g->bias + col));
+}
+
+// Columns col .. col+15 of a row: y of the contract, not yet quantised
+template <activation A, class Acc> inline vf value(const gemm_args *g, const Acc *acc, size_t row, size_t col) {
+    vf y = activate<A>(scaled(g, acc, row, col));
+    return g->residual ? add(y, load(g->residual + row * g->out_stride + col)) : y;
+}
+
+// What follows the product of one tile: acc [rows][acc_stride] becomes rows row .. of columns col .. of the output.
+template <activation A, class Acc>
+void finish(const gemm_args *g, const Acc *acc, size_t acc_stride, size_t row, size_t rows, size_t col, size_t panels) {
+    const vf high = splat((float)(255 - g->out_zero));
+    for (size_t r = 0; r < rows; r++) {
+        const Acc *a = acc + r * acc_stride - col;
+        const size_t start = (row + r) * g->out_stride, end = col + 16 * panels;
+        const auto y = [=](size_t c) { return value<A>(g, a + c, row + r, c); };
+        const auto q = [=](size_t c) { return rounded(mul(y(c), load(g->out_mul + c)), high); };
+        size_t c = col;
+        if (g->out_mul) {
+            uint8_t *out = (uint8_t *)g->out + start;
+            for (; panels == 4 && c < end; c += 64)
+                store_u8x4(out + c, q(c), q(c + 16), q(c + 32), q(c + 48), g->out_zero);
+            for (; c < end; c += 16)
+                store_u8(out + c, q(c), g->out_zero);
+        } else {
+            for (; c < end; c += 16)
+                store((float *)g->out + start + c, y(c));
+        }
+    }
+}
+
+template <class Acc> using finish_function = void (*)(const gemm_args *, const Acc *, size_t, size_t, size_t, size_t, size_t);
+
+template <class Acc> inline finish_function<Acc> finish_for(activation act) {
+    switch (act) {
+    case ACT_GELU_ERF: return finish<ACT_GELU_ERF, Acc>;
+    case ACT_GELU_TANH: return finish<ACT_GELU_TANH, Acc>;
+    case ACT_RELU: return finish<ACT_RELU, Acc>;
+    case ACT_TANH: return finish<ACT_TANH, Acc>;
+    default: return finish<ACT_NONE, Acc>;
+    }
+}
+
+// Activations of one block of rows. They and a group of four panels (K = 4096: 256 KiB) stay in a second-level cache of 1 MiB or more, while the weights stream
+// past once a block.
+constexpr size_t BLOCK_BYTES = 512 * 1024;
+
+// Walks blocks of rows, groups of panels, tiles of rows. The products of a tile go through a buffer of a few KiB to `finish`: a store and a load a vector, which
+// no multiply-add unit notices, against one copy of every activation and output form per tile size.
+template <size_t ROWS, size_t PANELS, class X, class W, class Acc> inline void gemm(const gemm_args *g, const X *x, const W *w, Acc *acc) {
+    const finish_function<Acc> finish_tile = finish_for<Acc>(g->act);
+    const size_t block_rows = BLOCK_BYTES / (g->k * sizeof(X)) + ROWS;
+    const parts blocks(g->m, block_rows), groups(g->n_panels, PANELS);
+    for (size_t b = 0; b < blocks.count; b++) {
+        const size_t first = blocks.start(b);
+        const parts tiles(blocks.start(b + 1) - first, ROWS);
+        for (size_t p = 0; p < groups.count; p++) {
+            const size_t panel = groups.start(p), panels = groups.start(p + 1) - panel;
+            for (size_t t = 0; t < tiles.count; t++) {
+                const size_t row = first + tiles.start(t), rows = first + tiles.start(t + 1) - row;
+                tile(rows, panels, x + row * g->x_stride, g->x_stride, w + panel * 16 * g->k, g->k, acc, 16 * PANELS);
+                finish_tile(g, acc, 16 * PANELS, row, rows, 16 * panel, panels);
+            }
+        }
+    }
+}
+
+inline void gemm_u8s8(const gemm_args *g) {
+    alignas(64) int32_t acc[INT_ROWS * INT_PANELS * 16];
+    gemm<INT_ROWS, INT_PANELS>(g, (const uint8_t *)g->x, (const int8_t *)g->w, acc);
+}
+
+inline void gemm_f32(const gemm_args *g) {
+    alignas(64) float acc[F32_ROWS * F32_PANELS * 16];
+    gemm<F32_ROWS, F32_PANELS>(g, (const float *)g->x, (const float *)g->w, acc);
+}
+
+// ---- attention ----
+
+// Keys as f32 weight panels [s/16][d][16], values as [d/16][s][16]; what lies past s or d is 0.
+inline void pack_keys(const attention_args *a, float *keys) {
+    for (size_t j = 0; j < round_up(a->s, 16); j++) {
+        float *to = keys + j / 16 * 16 * a->d + j % 16;
+        for (size_t c = 0; c < a->d; c++)
+            to[16 * c] = j < a->s ? a->k[j * a->stride + c] : 0.0f;
+    }
+}
+
+inline void pack_values(const attention_args *a, float *values) {
+    for (size_t c = 0; c < a->d; c += 16)
+        for (size_t j = 0; j < a->s; j++, values += 16)
+            store(values, a->d - c < 16 ? load_n(a->v + j * a->stride + c, a->d - c) : loadu(a->v + j * a->stride + c));
+}
+
+// out [rows][out_stride] = x [rows][k] times panels
+inline void products(const float *x, size_t x_stride, size_t rows, const float *w, size_t n_panels, size_t k, float *out, size_t out_stride) {
+    const parts groups(n_panels, F32_PANELS), tiles(rows, F32_ROWS);
+    for (size_t p = 0; p < groups.count; p++) {
+        const size_t panel = groups.start(p), panels = groups.start(p + 1) - panel;
+        for (size_t t = 0; t < tiles.count; t++) {
+            const size_t row = tiles.start(t), n = tiles.start(t + 1) - row;
+            tile(n, panels, x + row * x_stride, x_stride, w + panel * 16 * k, k, out + row * out_stride + 16 * panel, out_stride);
+        }
+    }
+}
+
+// Replaces s scores by exp(score - highest), fills up to 16 with 0 and returns 1 / their sum.
+inline float softmax_row(float *x, size_t s) {
+    const vf zero = splat(0.0f), lowest = splat(-INFINITY);
+    vf high = lowest, sum = zero;
+    for (size_t j = 0; j < s; j += 16)
+        high = max(first_n(load(x + j), s - j, lowest), high);
+    high = splat(reduce_max(high));
+    for (size_t j = 0; j < s; j += 16) {
+        vf e = first_n(exp_neg(sub(load(x + j), high)), s - j, zero);
+        store(x + j, e);
+        sum = add(sum, e);
+    }
+    return 1.0f / reduce_add(sum);
+}
+
+inline void attention(const attention_args *a) {
+    const size_t s16 = round_up(a->s, 16), d16 = round_up(a->d, 16);
+    float *keys = a->scratch, *values = keys + s16 * d16, *scores = values + s16 * d16;
+    alignas(64) float out[16 * 16 * F32_PANELS];
+    pack_keys(a, keys);
+    pack_values(a, values);
+    for (size_t first = 0; first < a->s; first += 16) {
+        const size_t rows = a->s - first < 16 ? a->s - first : 16;
+        float inverse[16];
+        products(a->q + first * a->stride, a->stride, rows, keys, s16 / 16, a->d, scores, s16);
+        for (size_t r = 0; r < rows; r++)
+            inverse[r] = softmax_row(scores + r * s16, a->s);
+        for (size_t c = 0; c < d16; c += 16 * F32_PANELS) {
+            const size_t n = d16 - c < 16 * F32_PANELS ? d16 - c : 16 * F32_PANELS;
+            products(scores, s16, rows, values + c * a->s, n / 16, a->s, out, 16 * F32_PANELS);
+            for (size_t r = 0; r < rows; r++)
+                for (size_t i = 0; i < n; i += 16) {
+                    float *to = a->out + (first + r) * a->out_stride + c + i;
+                    const vf y = mul(load(out + r * 16 * F32_PANELS + i), splat(inverse[r]));
+                    if (a->d - c - i < 16)
+                        store_n(to, a->d - c - i, y);
+                    else
+                        storeu(to, y);
+                }
+        }
+    }
+}
+
+// ---- the table ----
+
+constexpr kernels make_table(const char *name, uint32_t needs) {
+    return {name, needs, gemm_u8s8, gemm_f32, attention, embed_s8, add_rows, scale_row, norm, quant_static, quant_dynamic, sum_squares, nullptr, nullptr};
+}

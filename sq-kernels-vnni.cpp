@@ -1,0 +1,162 @@
+// sq-kernels-vnni.cpp - the AVX512-VNNI table: vectors are one ZMM register, integer products VPDPBUSD.
+#include "sq-kernels.h"
+
+#if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+#  pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // GCC 12 warns about its own _mm512_undefined_ps (bug 105593)
+#endif
+#include <immintrin.h>
+#include <math.h>
+#include <utility>
+
+// A target region rather than a command-line flag: inline functions of shared headers then stay what they are elsewhere. Contraction is off because GCC fuses
+// even the multiplications and additions of intrinsics; clang never fuses those, nor anything across statements.
+#if defined(__clang__)
+#  pragma STDC FP_CONTRACT OFF
+#  pragma clang attribute push(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), apply_to = function)
+#else
+#  pragma GCC push_options
+#  pragma GCC optimize("fp-contract=off")
+#  pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#endif
+
+namespace sq {
+namespace avx512vnni {
+namespace {
+
+typedef __m512 vf;
+typedef __m512i vi;
+
+inline __mmask16 first(size_t n) { return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff); }
+
+inline vf load(const float *p) { return _mm512_load_ps(p); }
+inline vf loadu(const float *p) { return _mm512_loadu_ps(p); }
+inline vf load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+inline void store(float *p, vf v) { _mm512_store_ps(p, v); }
+inline void storeu(float *p, vf v) { _mm512_storeu_ps(p, v); }
+inline void store_n(float *p, size_t n, vf v) { _mm512_mask_storeu_ps(p, first(n), v); }
+inline void lanes(vf v, float *p) { _mm512_store_ps(p, v); }
+inline vf splat(float a) { return _mm512_set1_ps(a); }
+inline vf add(vf a, vf b) { return _mm512_add_ps(a, b); }
+inline vf sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+inline vf mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+inline vf div(vf a, vf b) { return _mm512_div_ps(a, b); }
+inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+inline vf fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
+inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
+inline vf abs(vf a) { return _mm512_abs_ps(a); }
+inline vf copysign(vf a, vf sign) { return _mm512_or_ps(a, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f))); } // a >= 0
+inline vf low_abs(vf a, vf c) { return _mm512_range_ps(a, c, 10); } // 10: the smaller magnitude, sign cleared; the other operand for NaN
+inline vf ldexp(vf a, vf n) { return _mm512_scalef_ps(a, n); }
+inline vf first_n(vf v, size_t n, vf fill) { return _mm512_mask_mov_ps(fill, first(n), v); }
+inline vi to_int(vf a) { return _mm512_cvtps_epi32(a); }
+inline vf to_float(vi a) { return _mm512_cvtepi32_ps(a); }
+inline vi splat_i(int32_t a) { return _mm512_set1_epi32(a); }
+inline vi load_i(const int32_t *p) { return _mm512_load_si512(p); }
+inline vi load_s8(const int8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+inline vi sub_mul_i(vi a, vi b, vi c) { return _mm512_sub_epi32(a, _mm512_mullo_epi32(b, c)); }
+
+inline void store_u8(uint8_t *p, vi v, int32_t zero) {
+    v = _mm512_max_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(zero)), _mm512_setzero_si512());
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(v));
+}
+
+// The saturating packs interleave the four vectors by 128-bit lanes; the permutation undoes that. Negative values saturate to 0 in the second.
+inline void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
+    const vi z = _mm512_set1_epi16((int16_t)zero), order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const vi a = _mm512_adds_epi16(_mm512_packs_epi32(v0, v1), z), b = _mm512_adds_epi16(_mm512_packs_epi32(v2, v3), z);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)));
+}
+
+// 24 accumulators, 4 weight registers, 1 or 2 broadcasts: the widest block that fits 32 registers and gives whole 64-byte rows of u8 output.
+constexpr size_t INT_ROWS = 6, INT_PANELS = 4, F32_ROWS = 6, F32_PANELS = 4;
+
+#define SQ_INLINE inline __attribute__((always_inline))
+
+// acc += sums of four products u8 x s8. An asm statement, because GCC 12 emits two register copies for the intrinsic.
+SQ_INLINE void multiply_add(vi &acc, vi x, vi w) { __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w)); }
+SQ_INLINE void multiply_add(vf &acc, vf x, vf w) { acc = _mm512_fmadd_ps(x, w, acc); }
+SQ_INLINE vi broadcast(const uint8_t *x) {
+    int32_t four;
+    __builtin_memcpy(&four, x, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+SQ_INLINE vf broadcast(const float *x) { return _mm512_set1_ps(*x); }
+SQ_INLINE vi load_w(const int8_t *w) { return _mm512_load_si512(w); }
+SQ_INLINE vf load_w(const float *w) { return _mm512_load_ps(w); }
+SQ_INLINE void store_acc(int32_t *p, vi v) { _mm512_store_si512(p, v); }
+SQ_INLINE void store_acc(float *p, vf v) { _mm512_store_ps(p, v); }
+
+// The tile R x P is unrolled by pack expansion, never by loops: compilers then keep acc[] in registers.
+template <class V, size_t... P> SQ_INLINE void row_step(V *acc, V x, const V *w, std::index_sequence<P...>) { (multiply_add(acc[P], x, w[P]), ...); }
+
+// One group of K (four u8 or one float) of every row and panel
+template <class V, class X, class W, size_t... R, size_t... P>
+SQ_INLINE void step(V *acc, const X *x, size_t x_stride, const W *w, size_t w_stride, std::index_sequence<R...>, std::index_sequence<P...> panels) {
+    const V v[] = {load_w(w + P * w_stride)...};
+    (row_step(acc + R * sizeof...(P), broadcast(x + R * x_stride), v, panels), ...);
+}
+
+template <class V, class Acc, size_t... P> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<P...>) {
+    (store_acc(out + 16 * P, acc[P]), ...);
+}
+
+template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
+
+// STEPS: groups of K per turn of the loop; GROUP: elements of x in a group
+template <size_t STEPS, size_t GROUP, class V, class X, class W, class Acc, size_t... R, size_t... P>
+SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, std::index_sequence<R...> rows,
+                       std::index_sequence<P...> panels) {
+    V acc[sizeof...(R) * sizeof...(P)];
+    clear(acc, std::make_index_sequence<sizeof...(R) * sizeof...(P)>());
+    for (size_t i = k / (STEPS * GROUP); i > 0; i--, x += STEPS * GROUP, w += 16 * STEPS * GROUP) {
+        step(acc, x, x_stride, w, 16 * k, rows, panels);
+        if constexpr (STEPS == 4) {
+            step(acc, x + GROUP, x_stride, w + 16 * GROUP, 16 * k, rows, panels);
+            step(acc, x + 2 * GROUP, x_stride, w + 32 * GROUP, 16 * k, rows, panels);
+            step(acc, x + 3 * GROUP, x_stride, w + 48 * GROUP, 16 * k, rows, panels);
+        }
+    }
+    (store_row(acc + R * sizeof...(P), out + R * out_stride, panels), ...);
+}
+
+template <size_t R, size_t P> void tile_int(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
+    tile_of<4, 4, vi>(x, x_stride, w, k, out, out_stride, std::make_index_sequence<R>(), std::make_index_sequence<P>());
+}
+
+template <size_t R, size_t P> void tile_f32(const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
+    tile_of<1, 1, vf>(x, x_stride, w, k, out, out_stride, std::make_index_sequence<R>(), std::make_index_sequence<P>());
+}
+
+inline void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
+#define SQ_ROW(R) {tile_int<R, 1>, tile_int<R, 2>, tile_int<R, 3>, tile_int<R, 4>}
+    static constexpr decltype(&tile_int<1, 1>) tiles[INT_ROWS][INT_PANELS] = {SQ_ROW(1), SQ_ROW(2), SQ_ROW(3), SQ_ROW(4), SQ_ROW(5), SQ_ROW(6)};
+#undef SQ_ROW
+    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
+}
+
+inline void tile(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
+#define SQ_ROW(R) {tile_f32<R, 1>, tile_f32<R, 2>, tile_f32<R, 3>, tile_f32<R, 4>}
+    static constexpr decltype(&tile_f32<1, 1>) tiles[F32_ROWS][F32_PANELS] = {SQ_ROW(1), SQ_ROW(2), SQ_ROW(3), SQ_ROW(4), SQ_ROW(5), SQ_ROW(6)};
+#undef SQ_ROW
+    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
+}
+
+#include "sq-kernels-inl.h"
+
+constexpr kernels table = make_table("avx512vnni", CPU_AVX2 | CPU_AVX512 | CPU_AVX512VNNI);
+
+} // namespace
+} // namespace avx512vnni
+
+const kernels *kernels_avx512vnni() { return &avx512vnni::table; }
+
+} // namespace sq
+
+#if defined(__clang__)
+#  pragma clang attribute pop
+#else
+#  pragma GCC pop_options
+#endif
+#endif

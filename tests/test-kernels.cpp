@@ -1,0 +1,592 @@
+// test-kernels.cpp - the kernel tables: plain against double and 64-bit integer arithmetic written here, every other table against plain, bit for bit.
+//
+// All buffers end where an inaccessible page begins, so that an access past the end is a crash. Bounds are derived: u = 2^-24 is the relative error of one rounding.
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "../sq-cpu.h"
+#include "../sq-kernels.h"
+#include "../sq.h"
+#include "check.h"
+
+using namespace sq;
+
+namespace {
+
+constexpr double U = 1.0 / (1 << 24);
+constexpr float NOT = std::numeric_limits<float>::quiet_NaN();
+
+// n elements, 64-byte aligned, with inaccessible pages before the first page and after the last byte (n rounded up to 64 bytes).
+template <class T> class guarded {
+public:
+    explicit guarded(size_t n_, T fill = T()) : n(n_) {
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = round_up(n * sizeof(T), 64), body = round_up(bytes, page);
+        size = body + 2 * page;
+        base = (char *)mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED)
+            abort();
+        mprotect(base, page, PROT_NONE);
+        mprotect(base + page + body, page, PROT_NONE);
+        p = (T *)(base + page + body - bytes);
+        std::fill(p, p + n, fill);
+    }
+    ~guarded() { munmap(base, size); }
+    guarded(const guarded &) = delete;
+    guarded &operator=(const guarded &) = delete;
+    T &operator[](size_t i) { return p[i]; }
+    T *get() { return p; }
+    size_t n;
+
+private:
+    char *base;
+    size_t size;
+    T *p;
+};
+
+std::mt19937 rng(1);
+
+int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); }
+float real(float lo, float hi) { return std::uniform_real_distribution<float>(lo, hi)(rng); }
+
+// Equal bits, or both NaN (whose sign and payload depend on the order of operands)
+bool same(guarded<float> &a, guarded<float> &b) {
+    for (size_t i = 0; i < a.n; i++)
+        if (memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(a[i] != a[i] && b[i] != b[i]))
+            return false;
+    return true;
+}
+
+bool same(guarded<uint8_t> &a, guarded<uint8_t> &b) { return memcmp(a.get(), b.get(), a.n) == 0; }
+
+double gelu_erf(double x) { return 0.5 * x * erfc(-x / sqrt(2.0)); }
+double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+
+double activated(activation act, double x) {
+    switch (act) {
+    case ACT_GELU_ERF: return gelu_erf(x);
+    case ACT_GELU_TANH: return gelu_tanh(x);
+    case ACT_RELU: return x > 0 ? x : 0;
+    case ACT_TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+// Stated in sq-kernels-inl.h; the slope of every activation is below 1.2
+double activation_error(activation act) { return act == ACT_GELU_ERF ? 1.3e-6 : act == ACT_GELU_TANH ? 3e-6 : act == ACT_TANH ? 5e-7 : 0; }
+
+// ---- linear layers ----
+
+// One random layer with everything that gemm_args can point to
+struct layer {
+    size_t m, n_panels, k, x_stride, out_stride;
+    bool is_float, extreme;
+    guarded<uint8_t> x;
+    guarded<int8_t> w;
+    guarded<float> xf, wf, scale, bias, row_scale, residual, out_mul;
+    guarded<int32_t> comp, row_zero;
+
+    layer(size_t m_, size_t n_panels_, size_t k_, bool is_float_, bool extreme_)
+        : m(m_), n_panels(n_panels_), k(k_), x_stride(is_float_ ? round_up(k_, 16) : k_ + (m_ % 2 ? 64 : 0)), out_stride(round_up(16 * n_panels_, 64)),
+          is_float(is_float_), extreme(extreme_), x(is_float ? 0 : (m - 1) * x_stride + k), w(is_float ? 0 : 16 * n_panels * k),
+          xf(is_float ? m * x_stride : 0), wf(is_float ? 16 * n_panels * k : 0), scale(16 * n_panels), bias(16 * n_panels), row_scale(m),
+          residual(m * out_stride), out_mul(16 * n_panels), comp(16 * n_panels), row_zero(m) {
+        for (size_t i = 0; i < x.n; i++)
+            x[i] = (uint8_t)(extreme ? 255 : pick(0, 255));
+        for (size_t i = 0; i < w.n; i++)
+            w[i] = (int8_t)(extreme ? (i / 4 % 2 ? 127 : -127) : pick(-127, 127));
+        for (size_t i = 0; i < xf.n; i++)
+            xf[i] = real(-2, 2);
+        for (size_t i = 0; i < wf.n; i++)
+            wf[i] = real(-0.3f, 0.3f);
+        for (size_t n = 0; n < 16 * n_panels; n++) {
+            scale[n] = real(1e-5f, 4e-5f) * (m % 2 ? 50.0f : 1.0f);
+            bias[n] = real(-3, 3);
+            out_mul[n] = real(5, 40);
+            for (size_t i = 0; i < k && !is_float; i++)
+                comp[n] += weight(n, i);
+        }
+        for (size_t t = 0; t < m; t++) {
+            row_scale[t] = real(0.5f, 2);
+            row_zero[t] = extreme ? 255 : pick(0, 255);
+        }
+        for (size_t i = 0; i < residual.n; i++)
+            residual[i] = real(-4, 4);
+    }
+
+    int weight(size_t n, size_t i) { return w[n / 16 * 16 * k + i / 4 * 64 + n % 16 * 4 + i % 4]; }
+
+    gemm_args args(activation act, bool with_residual, bool to_u8, bool dynamic, void *out) {
+        gemm_args g{};
+        g.x = is_float ? (const void *)xf.get() : x.get();
+        g.w = is_float ? (const void *)wf.get() : w.get();
+        g.x_stride = x_stride;
+        g.m = m;
+        g.n_panels = n_panels;
+        g.k = k;
+        g.scale = is_float ? nullptr : scale.get();
+        g.bias = bias.get();
+        g.comp = dynamic ? comp.get() : nullptr;
+        g.row_scale = dynamic ? row_scale.get() : nullptr;
+        g.row_zero = dynamic ? row_zero.get() : nullptr;
+        g.act = act;
+        g.residual = with_residual ? residual.get() : nullptr;
+        g.out = out;
+        g.out_stride = out_stride;
+        g.out_mul = to_u8 ? out_mul.get() : nullptr;
+        g.out_zero = to_u8 ? (int32_t)(m * 37 % 256) : 0;
+        return g;
+    }
+
+    // y before quantising, in double, and how far a correct kernel may be from it
+    double expected(const gemm_args &g, size_t t, size_t n, double *bound) {
+        double y, size = 0;
+        if (is_float) {
+            y = g.bias[n];
+            for (size_t i = 0; i < k; i++) {
+                const double term = (double)xf[t * x_stride + i] * wf[n / 16 * 16 * k + 16 * i + n % 16];
+                y += term;
+                size += fabs(term);
+            }
+            *bound = U * ((double)(k + 1) * size + fabs(y)); // every partial sum is below size
+        } else {
+            int64_t acc = 0;
+            for (size_t i = 0; i < k; i++)
+                acc += x[t * x_stride + i] * weight(n, i);
+            if (g.row_zero)
+                acc -= (int64_t)g.row_zero[t] * comp[n];
+            const double product = (double)acc * g.scale[n] * (g.row_scale ? g.row_scale[t] : 1.0f);
+            y = product + g.bias[n];
+            *bound = 1.01 * U * (2 * fabs(product) + fabs(y)); // float(acc), the product of scales, the sum
+        }
+        y = activated(g.act, y);
+        *bound = 1.2 * *bound + activation_error(g.act) + 4 * U * fabs(y);
+        if (g.residual) {
+            y += g.residual[t * out_stride + n];
+            *bound += U * fabs(y);
+        }
+        return y;
+    }
+};
+
+void run(const kernels *table, const gemm_args &g, bool is_float) {
+    if (table->thread_begin)
+        table->thread_begin();
+    (is_float ? table->gemm_f32 : table->gemm_u8s8)(&g);
+    if (table->thread_end)
+        table->thread_end();
+}
+
+// The plain table against double arithmetic
+void check_layer(layer &l, activation act, bool with_residual, bool to_u8, bool dynamic) {
+    guarded<float> y(l.m * l.out_stride);
+    guarded<uint8_t> q(l.m * l.out_stride);
+    const gemm_args g = l.args(act, with_residual, to_u8, dynamic, to_u8 ? (void *)q.get() : y.get());
+    run(kernels_plain(), g, l.is_float);
+    double worst = 0; // in units of the bound
+    for (size_t t = 0; t < l.m; t++)
+        for (size_t n = 0; n < 16 * l.n_panels; n++) {
+            double bound, want = l.expected(g, t, n, &bound), got;
+            if (to_u8) {
+                const double m = g.out_mul[n];
+                bound = 0.5 + bound * m + U * fabs(want * m);
+                want = std::min(std::max(want * m + g.out_zero, 0.0), 255.0);
+                got = q[t * l.out_stride + n];
+            } else {
+                got = y[t * l.out_stride + n];
+            }
+            worst = std::max(worst, fabs(got - want) / bound);
+        }
+    CHECK_NEAR(worst, 0, 1);
+}
+
+// Another table against plain: the same bits in the whole buffer, also beside the columns
+void compare_layer(const kernels *table, layer &l, activation act, bool with_residual, bool to_u8, bool dynamic) {
+    guarded<float> y0(l.m * l.out_stride, 7), y1(l.m * l.out_stride, 7);
+    guarded<uint8_t> q0(l.m * l.out_stride, 7), q1(l.m * l.out_stride, 7);
+    run(kernels_plain(), l.args(act, with_residual, to_u8, dynamic, to_u8 ? (void *)q0.get() : y0.get()), l.is_float);
+    run(table, l.args(act, with_residual, to_u8, dynamic, to_u8 ? (void *)q1.get() : y1.get()), l.is_float);
+    if (!CHECK(same(y0, y1) && same(q0, q1)))
+        printf("  %s: m %zu panels %zu k %zu float %d act %u residual %d u8 %d dynamic %d\n", table->name, l.m, l.n_panels, l.k, l.is_float, act, with_residual, to_u8,
+               dynamic);
+}
+
+template <class Each> void every_form(bool is_float, Each each) {
+    for (uint32_t act = ACT_NONE; act <= ACT_TANH; act++)
+        for (int form = 0; form < (is_float ? 4 : 8); form++)
+            each((activation)act, (form & 1) != 0, (form & 2) != 0, (form & 4) != 0);
+}
+
+void test_layers(const std::vector<const kernels *> &others) {
+    for (size_t m : {1, 2, 3, 7, 19})
+        for (bool is_float : {false, true}) {
+            layer l(m, 1 + m % 3, is_float ? 40 + m : 64 * (1 + m % 3), is_float, false);
+            every_form(is_float, [&](activation a, bool r, bool u, bool d) { check_layer(l, a, r, u, d); });
+        }
+    for (size_t m = 1; m <= 70; m++)
+        for (const kernels *table : others)
+            for (bool is_float : {false, true}) {
+                layer l(m, (size_t)pick(1, 11), is_float ? (size_t)pick(1, 130) : 64 * (size_t)pick(1, 5), is_float, m % 10 == 0);
+                every_form(is_float, [&](activation a, bool r, bool u, bool d) { compare_layer(table, l, a, r, u, d); });
+            }
+    for (const kernels *table : others) { // more rows than one block of 512 KiB
+        layer l(300, 2, 4096, false, true);
+        compare_layer(table, l, ACT_NONE, false, false, false);
+        compare_layer(table, l, ACT_GELU_ERF, true, true, true);
+    }
+}
+
+// Products as large as they get, with scale 1: the integer itself, rounded once
+void test_extremes() {
+    const size_t k = 65984; // the largest multiple of 64 below 66,000
+    layer l(2, 1, k, false, true);
+    std::fill(l.scale.get(), l.scale.get() + 16, 1.0f);
+    std::fill(l.bias.get(), l.bias.get() + 16, 0.0f);
+    guarded<float> y(2 * l.out_stride);
+    run(kernels_plain(), l.args(ACT_NONE, false, false, false, y.get()), false);
+    for (size_t n = 0; n < 16; n++)
+        CHECK_EQ(y[n], (float)((n % 2 ? 127.0 : -127.0) * 255 * (double)k));
+}
+
+// Residual and output may be the same memory
+void test_in_place(const std::vector<const kernels *> &tables) {
+    layer l(9, 5, 128, false, false);
+    for (const kernels *table : tables) {
+        guarded<float> y(l.m * l.out_stride), z(l.m * l.out_stride);
+        run(table, l.args(ACT_NONE, true, false, false, y.get()), false);
+        gemm_args g = l.args(ACT_NONE, true, false, false, z.get());
+        std::copy(l.residual.get(), l.residual.get() + l.residual.n, z.get());
+        g.residual = z.get();
+        run(table, g, false);
+        bool equal = true;
+        for (size_t t = 0; t < l.m; t++)
+            equal = equal && memcmp(&y[t * l.out_stride], &z[t * l.out_stride], 64 * l.n_panels) == 0;
+        CHECK(equal);
+    }
+}
+
+// ---- functions ----
+
+// act(x) for many x: a float layer with K = 1, weight 1, bias 0
+void apply(const kernels *table, activation act, guarded<float> &x, guarded<float> &y) {
+    guarded<float> w(16, 1.0f), bias(16, 0.0f), out(x.n * 16);
+    guarded<float> rows(x.n * 16);
+    for (size_t i = 0; i < x.n; i++)
+        rows[16 * i] = x[i];
+    gemm_args g{};
+    g.x = rows.get();
+    g.x_stride = g.out_stride = 16;
+    g.w = w.get();
+    g.m = x.n;
+    g.n_panels = g.k = 1;
+    g.bias = bias.get();
+    g.act = act;
+    g.out = out.get();
+    table->gemm_f32(&g);
+    for (size_t i = 0; i < x.n; i++)
+        y[i] = out[16 * i];
+}
+
+void test_activations(const std::vector<const kernels *> &tables) {
+    std::vector<float> points = {0.0f, 1e-30f, 1e-10f, 20, 88, 1e4f, 1e30f, 3e38f};
+    for (int i = 1; i <= 40000; i++)
+        points.push_back((float)i / 4000);
+    guarded<float> x(2 * points.size()), y(x.n);
+    for (size_t i = 0; i < points.size(); i++) {
+        x[2 * i] = points[i];
+        x[2 * i + 1] = -points[i];
+    }
+    for (activation act : {ACT_GELU_ERF, ACT_GELU_TANH, ACT_RELU, ACT_TANH})
+        for (const kernels *table : tables) {
+            apply(table, act, x, y);
+            double worst = 0;
+            for (size_t i = 0; i < x.n; i++) {
+                const double want = act == ACT_GELU_TANH && fabs(x[i]) > 100 ? std::max(x[i], 0.0f) : activated(act, x[i]);
+                worst = std::max(worst, fabs(y[i] - want) / (activation_error(act) + U * fabs(want)));
+            }
+            CHECK_NEAR(worst, 0, 1);
+            CHECK(fabsf(y[13]) <= 1e-6f || act == ACT_TANH); // -1e30
+            CHECK(y[0] == 0);
+        }
+    guarded<float> odd(3), z(3);
+    odd[0] = NOT;
+    odd[1] = INFINITY;
+    odd[2] = -INFINITY;
+    for (activation act : {ACT_NONE, ACT_GELU_ERF, ACT_GELU_TANH, ACT_RELU, ACT_TANH})
+        for (const kernels *table : tables) {
+            apply(table, act, odd, z);
+            CHECK(z[0] != z[0]);
+            CHECK_EQ(z[1], act == ACT_TANH ? 1.0f : INFINITY);
+            CHECK_NEAR(act == ACT_NONE ? 0 : z[2], act == ACT_TANH ? -1 : 0, 1e-6);
+        }
+}
+
+// e^-t by an attention over two keys with scores 0 and -t and values 0 and 1: e / (1 + e)
+void test_exp(const std::vector<const kernels *> &tables) {
+    guarded<float> q(2, 1.0f), k(2), v(2), out(2), scratch(attention_scratch(2, 1));
+    v[1] = 1;
+    for (const kernels *table : tables) {
+        double worst = 0;
+        for (float t = 0; t < 110; t += 0.0131f) {
+            k[1] = -t;
+            attention_args a{q.get(), k.get(), v.get(), 1, 2, 1, scratch.get(), out.get(), 1};
+            table->attention(&a);
+            const double e = exp(-(double)std::min(t, 87.0f));
+            worst = std::max(worst, fabs(out[0] / (e / (1 + e)) - 1));
+        }
+        CHECK_NEAR(worst, 0, 2e-7 + 3 * U); // exp; the sum, its inverse, the product
+    }
+}
+
+// ---- attention ----
+
+struct heads {
+    size_t s, d, stride, out_stride;
+    guarded<float> q, k, v, scratch;
+    // The last head of rows with an odd stride: every read past d would show
+    heads(size_t s_, size_t d_)
+        : s(s_), d(d_), stride(d_ + 16), out_stride(d_ + 3), q((s - 1) * stride + d), k(q.n), v(q.n), scratch(attention_scratch(s, d)) {
+        for (size_t i = 0; i < q.n; i++) {
+            q[i] = real(-1, 1);
+            k[i] = real(-1, 1);
+            v[i] = real(-1, 1);
+        }
+    }
+    void run(const kernels *table, float *out) {
+        std::fill(scratch.get(), scratch.get() + scratch.n, NOT);
+        attention_args a{q.get(), k.get(), v.get(), stride, s, d, scratch.get(), out, out_stride};
+        table->attention(&a);
+    }
+};
+
+void check_attention(heads &h) {
+    guarded<float> out((h.s - 1) * h.out_stride + h.d, 7);
+    h.run(kernels_plain(), out.get());
+    double worst = 0;
+    for (size_t i = 0; i < h.s; i++) {
+        std::vector<double> e(h.s);
+        double sum = 0, error = 0, high = -INFINITY;
+        for (size_t j = 0; j < h.s; j++) {
+            double size = 0;
+            for (size_t c = 0; c < h.d; c++) {
+                e[j] += (double)h.q[i * h.stride + c] * h.k[j * h.stride + c];
+                size += fabs(h.q[i * h.stride + c] * h.k[j * h.stride + c]);
+            }
+            error = std::max(error, U * ((double)h.d * size + fabs(e[j])));
+            high = std::max(high, e[j]);
+        }
+        for (double &x : e)
+            sum += x = exp(x - high);
+        for (size_t c = 0; c < h.d; c++) {
+            double y = 0, size = 0;
+            for (size_t j = 0; j < h.s; j++) {
+                y += e[j] / sum * h.v[j * h.stride + c];
+                size += e[j] / sum * fabs(h.v[j * h.stride + c]);
+            }
+            // each weight is off by its score and the highest one, exp, and so is the sum; then s additions in the sum and s in the product
+            const double bound = 1.1 * size * (2 * (2 * error + 2e-7) + U * (2 * (double)h.s + 4));
+            worst = std::max(worst, fabs(out[i * h.out_stride + c] - y) / bound);
+        }
+    }
+    CHECK_NEAR(worst, 0, 1);
+}
+
+void test_attention(const std::vector<const kernels *> &others) {
+    const size_t shapes[][2] = {{1, 1}, {2, 32}, {15, 64}, {16, 64}, {17, 20}, {33, 80}, {64, 7}, {100, 32}, {131, 64}};
+    for (auto &shape : shapes) {
+        heads h(shape[0], shape[1]);
+        check_attention(h);
+        for (const kernels *table : others) {
+            guarded<float> a((h.s - 1) * h.out_stride + h.d, 7), b(a.n, 7);
+            h.run(kernels_plain(), a.get());
+            h.run(table, b.get());
+            CHECK(same(a, b));
+        }
+    }
+}
+
+// ---- rows ----
+
+struct rows {
+    size_t n, n16;
+    guarded<float> x, gamma, beta, mul;
+    guarded<int8_t> word;
+    explicit rows(size_t n_) : n(n_), n16(round_up(n_, 16)), x(n16), gamma(n16), beta(n16), mul(n16), word(n16) {
+        for (size_t i = 0; i < n; i++) {
+            x[i] = real(-3, 5);
+            gamma[i] = real(-2, 2);
+            beta[i] = real(-1, 1);
+            mul[i] = real(10, 30);
+            word[i] = (int8_t)pick(-127, 127);
+        }
+    }
+};
+
+void check_norm(rows &r) {
+    guarded<float> y(r.n16);
+    kernels_plain()->norm(r.x.get(), r.gamma.get(), r.beta.get(), 1e-12f, r.n, y.get());
+    double mean = 0, var = 0, size = 0, worst = 0;
+    for (size_t i = 0; i < r.n; i++) {
+        mean += r.x[i] / (double)r.n;
+        size = std::max(size, (double)fabsf(r.x[i]));
+    }
+    for (size_t i = 0; i < r.n; i++)
+        var += (r.x[i] - mean) * (r.x[i] - mean) / (double)r.n;
+    // a lane adds up n / 64 + 8 terms; the mean's error moves every difference, the variance's is relative
+    const double steps = (double)r.n / 64 + 10, mean_error = U * steps * size, relative = U * (steps + 6);
+    for (size_t i = 0; i < r.n; i++) {
+        const double z = (r.x[i] - mean) / sqrt(var + 1e-12), want = z * r.gamma[i] + r.beta[i];
+        const double bound = fabs(r.gamma[i]) * (fabs(z) * (2 * relative + 2 * mean_error / sqrt(var + 1e-12)) + 2 * mean_error / sqrt(var + 1e-12)) + U * fabs(want);
+        worst = std::max(worst, fabs(y[i] - want) / bound);
+    }
+    CHECK(r.n == 1 || worst <= 1);
+    for (size_t i = r.n; i < r.n16; i++)
+        CHECK(y[i] == 0);
+}
+
+void check_quant(rows &r) {
+    guarded<uint8_t> q(r.n16);
+    kernels_plain()->quant_static(r.x.get(), r.mul.get(), 77, r.n, q.get());
+    bool right = true;
+    for (size_t i = 0; i < r.n; i++) // the product is rounded once, ties go to even
+        right = right && q[i] == std::min(std::max((int)nearbyint(r.x[i] * r.mul[i]) + 77, 0), 255);
+    CHECK(right);
+    float scale;
+    int32_t zero;
+    kernels_plain()->quant_dynamic(r.x.get(), r.mul.get(), r.n, q.get(), &scale, &zero);
+    double lo = 0, hi = 0, worst = 0;
+    for (size_t i = 0; i < r.n; i++) {
+        lo = std::min(lo, (double)r.x[i] * r.mul[i]);
+        hi = std::max(hi, (double)r.x[i] * r.mul[i]);
+    }
+    CHECK_NEAR(scale, (hi - lo) / 255, 3 * U * scale);
+    CHECK_NEAR(zero, -lo / scale, 0.5 + 255 * 4 * U);
+    for (size_t i = 0; i < r.n; i++)
+        worst = std::max(worst, fabs(scale * (q[i] - zero) - (double)r.x[i] * r.mul[i]) / scale);
+    CHECK_NEAR(worst, 0, 1 + 1e-4); // half a step, and up to half a step at an end where the rounded zero point cuts off
+}
+
+// Everything that writes rows, from one table: results side by side
+struct row_results {
+    guarded<float> f;
+    guarded<uint8_t> q;
+    row_results(const kernels *k, rows &r) : f(5 * r.n16 + 4, 7), q(3 * round_up(r.n16, 64), 7) {
+        float *out = f.get();
+        const size_t q_stride = round_up(r.n16, 64);
+        int32_t zero;
+        k->embed_s8(r.word.get(), 0.037f, r.x.get(), r.n, out);
+        k->add(r.x.get(), r.beta.get(), r.n, out + r.n16);
+        k->scale(r.x.get(), 1.7f, r.n, out + 2 * r.n16);
+        k->norm(r.x.get(), r.gamma.get(), r.beta.get(), 1e-5f, r.n, out + 3 * r.n16);
+        std::copy(r.x.get(), r.x.get() + r.n16, out + 4 * r.n16);
+        k->norm(out + 4 * r.n16, r.gamma.get(), r.beta.get(), 1e-12f, r.n, out + 4 * r.n16);
+        f[5 * r.n16] = k->sum_squares(r.x.get(), r.n);
+        k->quant_static(r.x.get(), r.mul.get(), 77, r.n, q.get());
+        k->quant_dynamic(r.x.get(), r.mul.get(), r.n, q.get() + q_stride, &f[5 * r.n16 + 1], &zero);
+        f[5 * r.n16 + 2] = (float)zero;
+        k->quant_dynamic(r.x.get(), r.gamma.get(), r.n, q.get() + 2 * q_stride, &f[5 * r.n16 + 3], &zero);
+    }
+};
+
+void test_rows(const std::vector<const kernels *> &others) {
+    for (size_t n : {1, 2, 15, 16, 17, 31, 48, 63, 64, 65, 127, 200, 312, 384, 768, 1000, 1024, 4096})
+        for (int odd = 0; odd < 4; odd++) {
+            rows r(n);
+            if (odd == 0) {
+                check_norm(r);
+                check_quant(r);
+            }
+            if (odd == 1)
+                r.x[n / 2] = NOT;
+            if (odd == 2)
+                r.x[n / 3] = -INFINITY;
+            if (odd == 3) // flat
+                std::fill(r.x.get(), r.x.get() + n, 0.0f);
+            row_results plain(kernels_plain(), r);
+            for (const kernels *table : others) {
+                row_results other(table, r);
+                CHECK(same(plain.f, other.f));
+                CHECK(same(plain.q, other.q));
+            }
+        }
+}
+
+void test_row_values() {
+    rows r(40);
+    guarded<float> y(r.n16);
+    double want = 0;
+    for (size_t i = 0; i < r.n; i++)
+        want += (double)r.x[i] * r.x[i];
+    CHECK_NEAR(kernels_plain()->sum_squares(r.x.get(), r.n), want, 12 * U * want);
+    kernels_plain()->embed_s8(r.word.get(), 0.25f, r.x.get(), r.n, y.get());
+    for (size_t i = 0; i < r.n; i++)
+        CHECK_EQ(y[i], (float)(r.word[i] * 0.25 + (double)r.x[i]));
+    r.x[3] = NOT;
+    r.x[4] = 1e30f;
+    r.x[5] = -1e30f;
+    guarded<uint8_t> q(r.n16);
+    kernels_plain()->quant_static(r.x.get(), r.mul.get(), 9, r.n, q.get());
+    CHECK_EQ(q[3], 0);
+    CHECK_EQ(q[4], 255);
+    CHECK_EQ(q[5], 0);
+}
+
+// ---- choice ----
+
+void test_choice() {
+    size_t n_tables;
+    const kernels *const *tables = all_kernels(&n_tables);
+    const kernels *k = nullptr;
+    message why;
+    unsetenv("SQ_ISA");
+    CHECK_EQ(choose_kernels(nullptr, &k, &why), SQ_OK);
+    CHECK(k && !why_not(k));
+    for (size_t i = 0; i < n_tables; i++) {
+        const int status = choose_kernels(tables[i]->name, &k, &why);
+        CHECK_EQ(status, why_not(tables[i]) ? SQ_E_CPU : SQ_OK);
+        CHECK(status || k == tables[i]);
+    }
+    CHECK_EQ(choose_kernels("sse9", &k, &why), SQ_E_CPU);
+    CHECK(strstr(why.text, "sse9") != nullptr);
+    setenv("SQ_ISA", "plain", 1);
+    CHECK_EQ(choose_kernels(nullptr, &k, nullptr), SQ_OK);
+    CHECK_EQ(k->name, "plain");
+    setenv("SQ_ISA", tables[0]->name, 1);
+    CHECK_EQ(choose_kernels("plain", &k, nullptr), SQ_OK);
+    CHECK_EQ(k->name, "plain");
+    setenv("SQ_ISA", "bogus", 1);
+    CHECK_EQ(choose_kernels("plain", &k, nullptr), SQ_E_CPU);
+    unsetenv("SQ_ISA");
+}
+
+} // namespace
+
+int main() {
+    size_t n_tables;
+    const kernels *const *all = all_kernels(&n_tables);
+    std::vector<const kernels *> others, tables;
+    for (size_t i = 0; i < n_tables; i++) {
+        if (const char *reason = why_not(all[i])) {
+            SKIP((std::string(all[i]->name) + ": " + reason).c_str());
+            continue;
+        }
+        tables.push_back(all[i]);
+        if (all[i] != kernels_plain())
+            others.push_back(all[i]);
+    }
+    test_choice();
+    test_activations(tables);
+    test_exp(tables);
+    test_extremes();
+    test_layers(others);
+    test_in_place(tables);
+    test_attention(others);
+    test_row_values();
+    test_rows(others);
+    return check_summary("test-kernels");
+}
