@@ -68,7 +68,7 @@ const source_tensor *checkpoint::find(const std::string &name) const {
 // The text that Git LFS leaves in place of a file that was not fetched (git-lfs docs/spec.md).
 static bool is_lfs_pointer(const source_file &file) {
     static const char START[] = "version https://git-lfs";
-    return file.n_bytes() >= sizeof START - 1 && memcmp(file.data(), START, sizeof START - 1) == 0;
+    return file.size() >= sizeof START - 1 && memcmp(file.data(), START, sizeof START - 1) == 0;
 }
 
 int checkpoint::open_files(const std::string &folder, const std::vector<std::string> &names, message *why) {

@@ -70,17 +70,17 @@ int header::read_tensor(const json::member &entry, source_tensor *t) const {
 
 int read_safetensors(const source_file &file, std::vector<source_tensor> *tensors, message *why) {
     const std::string shown = printable(file.name());
-    if (file.n_bytes() < 8) return fail(why, SQ_E_FORMAT, "%s: too short for a safetensors file", shown.c_str());
+    if (file.size() < 8) return fail(why, SQ_E_FORMAT, "%s: too short for a safetensors file", shown.c_str());
     uint64_t n_header;
     memcpy(&n_header, file.data(), sizeof n_header);
-    if (n_header > file.n_bytes() - 8) return fail(why, SQ_E_FORMAT, "%s: the header runs past the end: truncated, or no safetensors file", shown.c_str());
+    if (n_header > file.size() - 8) return fail(why, SQ_E_FORMAT, "%s: the header runs past the end: truncated, or no safetensors file", shown.c_str());
     if (n_header > MAX_HEADER_BYTES) return fail(why, SQ_E_FORMAT, "%s: the header is larger than 8 MiB", shown.c_str());
     json::value root;
     std::string error;
     if (!json::parse(reinterpret_cast<const char *>(file.data()) + 8, static_cast<size_t>(n_header), &root, &error))
         return fail(why, SQ_E_FORMAT, "%s: header: %s", shown.c_str(), error.c_str());
     if (!root.is_object()) return fail(why, SQ_E_FORMAT, "%s: the header is not a JSON object", shown.c_str());
-    const header h{file, file.data() + 8 + n_header, file.n_bytes() - 8 - n_header, why};
+    const header h{file, file.data() + 8 + n_header, file.size() - 8 - n_header, why};
     const size_t first = tensors->size();
     for (const json::member &entry : root.members) {
         if (entry.key == "__metadata__") continue;

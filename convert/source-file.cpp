@@ -61,6 +61,11 @@ int source_file::open(const std::string &folder, const std::string &name, messag
     return SQ_OK;
 }
 
+int source_file::open(const std::string &path, message *why) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? open(".", path, why) : open(path.substr(0, slash), path.substr(slash + 1), why);
+}
+
 uint32_t source_file::crc() const { return crc32(0, data_, n_bytes_); }
 
 bool has_file(const std::string &folder, const std::string &name) {
@@ -76,9 +81,9 @@ int read_json(const std::string &folder, const std::string &name, size_t max_byt
     source_file file;
     const int status = file.open(folder, name, why);
     if (status != SQ_OK) return status;
-    if (file.n_bytes() > max_bytes) return fail(why, SQ_E_FORMAT, "%s: larger than %zu bytes", printable(name).c_str(), max_bytes);
+    if (file.size() > max_bytes) return fail(why, SQ_E_FORMAT, "%s: larger than %zu bytes", printable(name).c_str(), max_bytes);
     std::string error;
-    if (!json::parse(reinterpret_cast<const char *>(file.data()), file.n_bytes(), out, &error))
+    if (!json::parse(reinterpret_cast<const char *>(file.data()), file.size(), out, &error))
         return fail(why, SQ_E_FORMAT, "%s: %s", printable(name).c_str(), error.c_str());
     return SQ_OK;
 }

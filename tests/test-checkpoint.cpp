@@ -43,7 +43,7 @@ static std::string bytes_of(const std::string &folder, const std::string &name) 
     source_file file;
     message why;
     CHECK_EQ(file.open(folder, name, &why), SQ_OK);
-    return std::string(reinterpret_cast<const char *>(file.data()), file.n_bytes());
+    return std::string(reinterpret_cast<const char *>(file.data()), file.size());
 }
 
 static std::string text_at(const json::value &v, const char *key) { return v.find(key) ? v.find(key)->text : ""; }
