@@ -18,6 +18,8 @@
 #include <array>
 #include <memory>
 
+#include "sq-cpu.h"
+
 namespace sq {
 
 int fail(message *why, int status, const char *format, ...) {

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <new>
+
 namespace sq {
 
 namespace {
@@ -107,15 +110,27 @@ bytes writer::head() const {
     return out;
 }
 
-bytes writer::image() const {
-    bytes out = head();
-    size_t total = out.size();
+aligned_image::aligned_image(size_t n_bytes) : size_(n_bytes) {
+    void *p = nullptr;
+    if (posix_memalign(&p, FILE_ALIGN, n_bytes) != 0) throw std::bad_alloc();
+    bytes_.reset(static_cast<uint8_t *>(p));
+}
+
+aligned_image writer::take_image() {
+    const bytes start = head();
+    size_t total = start.size();
     for (const tensor &t : tensors_) total += round_up(t.bytes.size(), FILE_ALIGN);
-    out.reserve(total);
-    for (const tensor &t : tensors_) {
-        out.insert(out.end(), t.bytes.begin(), t.bytes.end());
-        out.resize(round_up(out.size(), FILE_ALIGN));
+    aligned_image out(total);
+    std::copy(start.begin(), start.end(), out.data());
+    size_t at = start.size();
+    for (tensor &t : tensors_) {
+        const size_t padded = round_up(t.bytes.size(), FILE_ALIGN);
+        std::copy(t.bytes.begin(), t.bytes.end(), out.data() + at);
+        std::fill(out.data() + at + t.bytes.size(), out.data() + at + padded, static_cast<uint8_t>(0));
+        at += padded;
+        bytes().swap(t.bytes);
     }
+    *this = writer();
     return out;
 }
 

@@ -5,13 +5,32 @@
 #define SQ_CONVERT_WRITER_H
 
 #include <stdint.h>
+#include <stdlib.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "../sq-model.h"
 
 namespace sq {
+
+// 64-byte aligned bytes, as sq_model_load_memory wants them.
+class aligned_image {
+  public:
+    aligned_image() = default;
+    explicit aligned_image(size_t n_bytes); // uninitialised; throws std::bad_alloc
+    const uint8_t *data() const { return bytes_.get(); }
+    uint8_t *data() { return bytes_.get(); }
+    size_t size() const { return size_; }
+
+  private:
+    struct free_deleter {
+        void operator()(void *p) const { free(p); }
+    };
+    std::unique_ptr<uint8_t, free_deleter> bytes_;
+    size_t size_ = 0;
+};
 
 class writer {
   public:
@@ -26,8 +45,8 @@ class writer {
     void panels_s8(const std::string &name, const int8_t *w, uint32_t n, uint32_t k);
     void panels_f32(const std::string &name, const float *w, uint32_t n, uint32_t k);
 
-    // The whole file in memory; data() of the result is 64-byte aligned only by luck, so load it with `copy`.
-    std::vector<uint8_t> image() const;
+    // The whole file in memory. The writer is empty afterwards: each tensor is freed as soon as it is copied, so that memory holds the data about once.
+    aligned_image take_image();
 
     // Writes to a temporary file beside path, then renames; on failure nothing is left behind. Returns SQ_OK or SQ_E_IO.
     int save(const std::string &path, message *why) const;

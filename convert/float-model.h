@@ -1,0 +1,49 @@
+// convert/float-model.h - a checkpoint seen as the layers of sq's one forward pass, in f32.
+//
+// Here end the differences between checkpoints: names, stacking of query, key and value, the scale of the query, position offsets.
+#ifndef SQ_CONVERT_FLOAT_MODEL_H
+#define SQ_CONVERT_FLOAT_MODEL_H
+
+#include <string>
+#include <vector>
+
+#include "../sq-quant.h"
+#include "calibrate.h"
+#include "names.h"
+#include "read-checkpoint.h"
+#include "read-config.h"
+#include "writer.h"
+
+namespace sq {
+
+class float_model {
+  public:
+    int open(const std::string &folder, message *why);
+
+    const model_config &config() const { return config_; }
+
+    // One linear layer; QKV stacks query (times 1 / sqrt(head width), weights and bias), key and value.
+    int linear_layer(uint32_t layer, linear_role role, float_linear *out, message *why) const;
+
+    // Everything but the linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, tokenizer.
+    int write_rest(bool words_s8, const char *quant, writer *out, message *why) const;
+
+  private:
+    int read(const std::string &role, std::vector<float> *out, message *why) const;
+    int write_embeddings(bool words_s8, writer *out, message *why) const;
+    int write_norm(const std::string &name, writer *out, message *why) const;
+    void write_metadata(const char *quant, writer *out) const;
+
+    std::string folder_;
+    model_config config_;
+    checkpoint weights_;
+    tensor_names names_;
+};
+
+// Appends a layer's entries, "layer.I.ROLE.*".
+void write_linear(uint32_t layer, linear_role role, const float_linear &l, writer *out);
+void write_linear(uint32_t layer, linear_role role, const int8_linear &l, writer *out);
+
+} // namespace sq
+
+#endif

@@ -1,0 +1,124 @@
+// convert/sq-convert.cpp - the command line of the converter; convert.h does the work.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+#include <string>
+
+#include "convert.h"
+
+namespace {
+
+const char USAGE[] =
+    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS]\n"
+    "\n"
+    "Converts a Hugging Face checkpoint folder (config.json, tokenizer, model.safetensors or pytorch_model.bin) into one model file for sq.\n"
+    "\n"
+    "  -o, --output FILE   the model file; written beside it and renamed when complete\n"
+    "  --mode MODE         static: INT8, activation scales fixed by calibration: fastest (default)\n"
+    "                      dynamic: INT8, activation scales found for each token: most accurate\n"
+    "                      float: no quantisation, for comparison\n"
+    "  --calibrate FILE    texts like those the model will see, one a line; 100 to 500 are enough. Without it a small built-in set is used\n"
+    "  --quiet             no report\n"
+    "  --help, --version\n"
+    "\n"
+    "example: sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt\n"
+    "\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage.\n";
+
+struct arguments {
+    sq::convert_options options;
+    bool quiet = false;
+};
+
+int usage(const char *problem, const char *detail) {
+    fprintf(stderr, "sq-convert: %s%s\n%s", problem, detail, USAGE);
+    return 2;
+}
+
+bool parse_mode(const char *text, sq::quant_mode *mode) {
+    if (strcmp(text, "static") == 0) *mode = sq::quant_mode::static_scales;
+    else if (strcmp(text, "dynamic") == 0) *mode = sq::quant_mode::dynamic_scales;
+    else if (strcmp(text, "float") == 0) *mode = sq::quant_mode::none;
+    else return false;
+    return true;
+}
+
+// Returns -1 to go on, else the exit status.
+int parse(int argc, char **argv, arguments *a) {
+    for (int i = 1; i < argc; i++) {
+        const std::string arg = argv[i];
+        if (arg == "--help" || arg == "-h") return fputs(USAGE, stdout) < 0 || fflush(stdout) != 0;
+        if (arg == "--version") return printf("sq-convert %s\n", sq_version_string()) < 0 || fflush(stdout) != 0;
+        if (arg == "--quiet") {
+            a->quiet = true;
+            continue;
+        }
+        if (arg.empty() || arg[0] != '-') {
+            if (!a->options.checkpoint.empty()) return usage("more than one checkpoint folder: ", argv[i]);
+            a->options.checkpoint = arg;
+            continue;
+        }
+        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate") return usage("unknown option: ", argv[i]);
+        if (++i == argc || !*argv[i]) return usage("a value is missing after ", arg.c_str());
+        if (arg == "--calibrate") a->options.calibration_file = argv[i];
+        else if (arg != "--mode") a->options.output = argv[i];
+        else if (!parse_mode(argv[i], &a->options.mode)) return usage("unknown mode: ", argv[i]);
+    }
+    if (a->options.checkpoint.empty()) return usage("no checkpoint folder given", "");
+    if (a->options.output.empty()) return usage("no output file given (-o)", "");
+    return -1;
+}
+
+void show_progress(const char *what, double share) {
+    fprintf(stderr, "\r%s %3.0f %%%s", what, 100 * share, share >= 1 ? "\n" : "");
+    fflush(stderr);
+}
+
+void print_report(const sq::convert_result &r, const arguments &a) {
+    printf("%s\n", r.description.c_str());
+    if (!r.layers.empty()) {
+        const bool built_in = a.options.calibration_file.empty();
+        printf("calibrated on %u texts (%u tokens)%s\n\n", r.n_texts, r.n_tokens,
+               built_in ? " of the built-in set: texts of your own, by --calibrate, give better scales" : "");
+        printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %8s %9s %5s\n", "layer", "", "plain", "chosen", "strength", "clip");
+        for (const sq::layer_report &l : r.layers)
+            printf("%6u %-5s %7.3f%% %7.3f%% %9.1f %5.2f\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
+                   static_cast<double>(l.chosen.strength), static_cast<double>(l.chosen.clip));
+    }
+    struct stat st;
+    if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);
+}
+
+int run(int argc, char **argv) {
+    arguments a;
+    if (int status = parse(argc, argv, &a); status >= 0) return status;
+    if (!a.quiet && isatty(STDERR_FILENO)) a.options.report = show_progress;
+    sq::convert_result result;
+    sq::message why{};
+    if (sq::convert(a.options, &result, &why) != SQ_OK) {
+        fprintf(stderr, "sq-convert: %s\n", why.text);
+        return 1;
+    }
+    if (!a.quiet) print_report(result, a);
+    if (fflush(stdout) != 0) {
+        fprintf(stderr, "sq-convert: cannot write the report: %s\n", strerror(errno));
+        return 1;
+    }
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::bad_alloc &) {
+        fprintf(stderr, "sq-convert: out of memory\n");
+        return 1;
+    }
+}
