@@ -143,12 +143,12 @@ class text_sink : public vector_sink {
         print("\n");
     }
     void print_nearest() {
-        print("\nnearest\n");
+        print("\nnearest to each\n");
         for (size_t i = 0; i < texts_.size(); i++) {
             size_t best = i == 0 ? 1 : 0;
             for (size_t j = 0; j < texts_.size(); j++)
                 if (j != i && cosine(vectors_[i], vectors_[j]) > cosine(vectors_[i], vectors_[best])) best = j;
-            print("%7.3f  %s  <-  %s\n", cosine(vectors_[i], vectors_[best]), pad_right(texts_[i], longest()).c_str(), texts_[best].c_str());
+            print("%7.3f  %s  ->  %s\n", cosine(vectors_[i], vectors_[best]), pad_right(texts_[i], longest()).c_str(), texts_[best].c_str());
         }
     }
     size_t longest() const {

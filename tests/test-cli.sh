@@ -175,7 +175,9 @@ holds 'truncate' out '"types":\[0,0,0,0,0,0,0,0\]'
 check 'embed truncated' 0 "$sq" embed -m "$model" --truncate "$long"
 check 'beyond the position table' 1 "$sq" embed -m "$model" --max-tokens 1000000 'the dog'
 head -c 20000000 /dev/zero | tr '\0' x >zeros
-check 'a long line without end' 1 bash -c "ulimit -v 2000000; '$sq' tokenize -m '$model' --jsonl zeros"
+limit='ulimit -v 2000000'
+if grep -q __asan_init "$sq"; then limit=:; fi # AddressSanitizer reserves more than that
+check 'a long line without end' 1 bash -c "$limit; '$sq' tokenize -m '$model' --jsonl zeros"
 check 'no such file' 1 "$sq" embed -m "$model" --jsonl missing.jsonl
 check 'a folder as input' 1 "$sq" embed -m "$model" --jsonl .
 check 'a model that is none' 1 "$sq" info -m in.jsonl
@@ -193,11 +195,12 @@ for c in embed tokenize; do
     check "$c to a device" 0 "$sq" $c -m "$model" 'the dog' -o /dev/null
 done
 check 'help to a full disk' 1 bash -c "'$sq' --help >/dev/full"
-yes '{"a":"the dog"}' | head -n 20000 >many.jsonl
+awk 'BEGIN { for (i = 0; i < 20000; i++) print "{\"a\":\"the dog\"}" }' >many.jsonl
 check 'a reader that leaves' 1 bash -c "set -o pipefail; '$sq' tokenize -m '$model' --jsonl many.jsonl | head -n 1"
+echo old >target
 ln -s target link
 check 'through a link' 0 "$sq" embed -m "$model" --format jsonl 'the dog' -o link
-if [[ -L link && -s target ]]; then pass; else complain 'the link was replaced'; fi
+if [[ -L link ]] && grep -q embedding target; then pass; else complain 'the link was replaced'; fi
 absent 'temporary files' '*.part-'
 
 : >out
