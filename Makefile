@@ -9,6 +9,11 @@
 # Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
 # Instruction sets are chosen at run time from target regions in the sources: no -m flag belongs here.
 
+# All cores, unless -j says otherwise.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --jobs=$(shell nproc 2>/dev/null || echo 1)
+endif
+
 ifeq ($(origin CXX),default)
 CXX = g++
 endif
@@ -92,9 +97,10 @@ $(B)/taps/sq.cpp.o: sq.cpp $(B)/flags
 	$(CXX) $(CXX_ALL) -DSQ_TAPS -c $< -o $@
 $(B)/%.c.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(C_ALL) -c $< -o $@
+	$(CC) $(C_ALL) $(FLAGS_HERE) -c $< -o $@
 $(CONVERT_OBJ) $(B)/$(CONVERT_MAIN).o: FLAGS_HERE = -DSQ_TAPS $(OPENMP)
 $(B)/tests/%.o: FLAGS_HERE = -DSQ_TAPS
+$(B)/examples/hello.c.o: FLAGS_HERE = -I.
 
 $(OUT)/libsq.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
