@@ -6,8 +6,9 @@
 Made with Python 3.11, numpy 2.4.6, ml_dtypes 0.6.0, safetensors 0.8.0. Values come from numpy, checksums from zlib; every good safetensors file is read back with
 the safetensors library first. The same versions give the same bytes. test-checkpoint.cpp reads the result.
 
-cases.json: a list of {folder, status, message, tensors, config...}. status is the SQ_E_* code that opening gives, message a part of the text. tensors: for each
-name its dtype, shape, and the CRC-32 of its values as little-endian f32 in row-major order, or `error`, a part of read_f32's message.
+cases.json: a list of {folder, status, message, tensors, roles, ignored, refused}. status is the SQ_E_* code that opening gives, message a part of the text. tensors: for each
+name its dtype, shape, and the CRC-32 of its values as little-endian f32 in row-major order, or `error`, a part of read_f32's message. Folders with a config.json (for test-config.cpp) also have roles, the name of the tensor that plays each role of
+convert/names.h, and ignored, the names of tensors without one; or refused, a part of the message that mapping names to roles gives.
 """
 import json
 import os
@@ -57,7 +58,7 @@ def bad(folder, files, message, status=E_FORMAT):
 
 
 def dump(value):
-    return json.dumps(value, indent=1).encode()
+    return json.dumps(value).encode()
 
 
 # ---- safetensors ----
@@ -189,9 +190,103 @@ def shard_cases():
     bad("no-weights", {"config.json": b"{}"}, "has neither model.safetensors nor pytorch_model.bin", E_IO)
 
 
+# ---- models: config.json and names ----
+
+L, D, H, F, V, P, T = 2, 4, 2, 6, 11, 8, 2
+BERT_LAYER = {"query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value", "out": "attention.output.dense",
+              "out_norm": "attention.output.LayerNorm", "up": "intermediate.dense", "down": "output.dense", "down_norm": "output.LayerNorm"}
+DISTILBERT_LAYER = {"query": "attention.q_lin", "key": "attention.k_lin", "value": "attention.v_lin", "out": "attention.out_lin", "out_norm": "sa_layer_norm",
+                    "up": "ffn.lin1", "down": "ffn.lin2", "down_norm": "output_layer_norm"}
+SIZES = {"up": (F, D), "down": (D, F)}
+
+
+class Model:
+    """Tensors by name, and names by role."""
+
+    def __init__(self, prefix="", distilbert=False, old_norms=False, rows=P, types=T):
+        self.arrays, self.roles, self.prefix = {}, {}, prefix
+        self.old_norms = old_norms
+        self.add("embed.words", prefix + "embeddings.word_embeddings.weight", (V, D))
+        self.add("embed.positions", prefix + "embeddings.position_embeddings.weight", (rows, D))
+        if not distilbert:
+            self.add("embed.types", prefix + "embeddings.token_type_embeddings.weight", (types, D))
+        self.norm("embed.norm", prefix + "embeddings.LayerNorm")
+        for i in range(L):
+            for role, module in (DISTILBERT_LAYER if distilbert else BERT_LAYER).items():
+                name = f"{prefix}{'transformer' if distilbert else 'encoder'}.layer.{i}.{module}"
+                if role.endswith("norm"):
+                    self.norm(f"layer.{i}.{role}", name)
+                else:
+                    self.linear(f"layer.{i}.{role}", name, SIZES.get(role, (D, D)))
+
+    def add(self, role, name, shape, dtype="F32"):
+        if role:
+            self.roles[role] = name
+        self.arrays[name] = random(shape, dtype)
+        return self
+
+    def linear(self, role, name, shape):
+        return self.add(role and role + ".weight", name + ".weight", shape).add(role and role + ".bias", name + ".bias", shape[:1])
+
+    def norm(self, role, name):
+        self.add(role + ".gamma", name + (".gamma" if self.old_norms else ".weight"), (D,))
+        self.add(role + ".beta", name + (".beta" if self.old_norms else ".bias"), (D,))
+
+
+BERT = {"model_type": "bert", "hidden_size": D, "num_hidden_layers": L, "num_attention_heads": H, "intermediate_size": F, "vocab_size": V,
+        "max_position_embeddings": P, "type_vocab_size": T, "hidden_act": "gelu"}
+DISTILBERT = {"model_type": "distilbert", "dim": D, "n_layers": L, "n_heads": H, "hidden_dim": F, "vocab_size": V, "max_position_embeddings": P}
+XLMR = {**BERT, "model_type": "xlm-roberta", "type_vocab_size": 1, "max_position_embeddings": P + 2, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+
+
+def model(folder, config, architecture, m, refused=None, **more):
+    config = {**config, **more, "architectures": [architecture]}
+    files = {"config.json": dump(config), "model.safetensors": make_safetensors(m.arrays)}
+    ignored = sorted(set(m.arrays) - set(m.roles.values()))
+    good("model-" + folder, files, m.arrays, **({"refused": refused} if refused else {"roles": m.roles, "ignored": ignored}))
+
+
+def model_cases():
+    three = {"id2label": {str(i): f"label {i}" for i in range(3)}}
+    model("bert", BERT, "BertModel", Model().linear(None, "pooler.dense", (D, D)).add(None, "embeddings.position_ids", (1, P), "I64"))
+    model("bert-prefix", BERT, "BertModel", Model("bert."))
+    model("bert-any-prefix", BERT, "BertModel", Model("0.auto_model."))
+    model("bert-old-norms", BERT, "BertForMaskedLM",
+          Model("bert.", old_norms=True).linear(None, "cls.predictions.transform.dense", (D, D)).add(None, "cls.seq_relationship.bias", (2,)))
+    model("bert-classify", BERT, "BertForSequenceClassification",
+          Model("bert.").linear("head.dense", "bert.pooler.dense", (D, D)).linear("head.out", "classifier", (3, D)), **three)
+    model("bert-classify-no-pooler", BERT, "BertForSequenceClassification", Model("bert.").linear("head.out", "classifier", (3, D)),
+          "tensor 'bert.pooler.dense.weight' of shape [4, 4] is missing", **three)
+    model("bert-classify-rows", BERT, "BertForSequenceClassification",
+          Model("bert.").linear("head.dense", "bert.pooler.dense", (D, D)).linear("head.out", "classifier", (2, D)),
+          "model.safetensors: tensor 'classifier.weight' has shape [2, 4]; by config.json it is [3, 4]", **three)
+    model("bert-answer", BERT, "BertForQuestionAnswering", Model("bert.").linear("head.out", "qa_outputs", (2, D)).linear(None, "bert.pooler.dense", (D, D)))
+    model("bert-tag", BERT, "BertForTokenClassification", Model("bert.").linear("head.out", "classifier", (3, D)), **three)
+    model("bert-unexpected-head", BERT, "BertModel", Model("bert.").linear(None, "classifier", (3, D)),
+          "tensor 'classifier.weight' of shape [3, 4] has no known meaning in a bert model of architecture BertModel")
+    model("bert-third-layer", BERT, "BertModel", Model().linear(None, "encoder.layer.2.output.dense", (D, F)), "tensor 'encoder.layer.2.output.dense.weight' of shape [4, 6] has no")
+    model("bert-two", BERT, "BertModel", Model("a.").add(None, "b.embeddings.word_embeddings.weight", (V, D)), "two encoders: tensors 'a.embeddings")
+    model("bert-vocabulary", BERT, "BertModel", Model(), "'embeddings.word_embeddings.weight' has shape [11, 4]; by config.json it is [12, 4]", vocab_size=12)
+    model("bert-named-distilbert", DISTILBERT, "DistilBertModel", Model(), "tensor 'transformer.layer.0.attention.q_lin.weight' of shape [4, 4] is missing")
+    m = Model()
+    m.arrays = {k: v for k, v in m.arrays.items() if "word_embeddings" not in k}
+    model("bert-no-words", BERT, "BertModel", m, "no tensor's name ends in 'embeddings.word_embeddings.weight'")
+    model("distilbert", DISTILBERT, "DistilBertModel", Model(distilbert=True))
+    model("distilbert-classify", DISTILBERT, "DistilBertForSequenceClassification",
+          Model("distilbert.", True).linear("head.dense", "pre_classifier", (D, D)).linear("head.out", "classifier", (3, D)), **three)
+    model("distilbert-words", DISTILBERT, "DistilBertForMaskedLM",
+          Model("distilbert.", True).linear(None, "vocab_transform", (D, D)).linear(None, "vocab_layer_norm", (D,)).linear(None, "vocab_projector", (V, D)))
+    model("distilbert-answer", DISTILBERT, "DistilBertForQuestionAnswering", Model("distilbert.", True).linear("head.out", "qa_outputs", (2, D)))
+    model("xlmr", XLMR, "XLMRobertaModel", Model(rows=P + 2, types=1).linear(None, "pooler.dense", (D, D)))
+    model("xlmr-classify", XLMR, "XLMRobertaForSequenceClassification",
+          Model("roberta.", rows=P + 2, types=1).linear("head.dense", "classifier.dense", (D, D)).linear("head.out", "classifier.out_proj", (1, D)), id2label={"0": "x"})
+    model("xlmr-words", XLMR, "XLMRobertaForMaskedLM",
+          Model("roberta.", rows=P + 2, types=1).linear(None, "lm_head.dense", (D, D)).add(None, "roberta.embeddings.token_type_ids", (1, P + 2), "I64"))
+
+
 shutil.rmtree(out, ignore_errors=True)
 safetensors_cases()
 shard_cases()
+model_cases()
 with open(os.path.join(out, "cases.json"), "w") as f:
-    json.dump(cases, f, indent=1)
-    f.write("\n")
+    f.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")

@@ -1,7 +1,6 @@
 // tests/test-checkpoint.cpp - reading checkpoints: the good and hostile folders that make-checkpoints.py made, then good files truncated at every length and with
 // every byte changed. Run from the repository's root.
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,33 +10,11 @@
 #include "../convert/read-checkpoint.h"
 #include "../sq-model.h"
 #include "check.h"
+#include "scratch.h"
 
 using namespace sq;
 
 static const std::string DATA = "tests/data/checkpoints";
-
-// A folder that goes away with the test.
-struct scratch {
-    std::string path;
-    std::vector<std::string> names;
-    scratch() {
-        const char *base = getenv("TMPDIR");
-        path = std::string(base ? base : "/tmp") + "/sq-test-XXXXXX";
-        if (!CHECK(mkdtemp(&path[0]) != nullptr)) exit(check_summary("test-checkpoint"));
-    }
-    scratch(const scratch &) = delete;
-    scratch &operator=(const scratch &) = delete;
-    ~scratch() {
-        for (const std::string &name : names) unlink((path + "/" + name).c_str());
-        rmdir(path.c_str());
-    }
-    void put(const std::string &name, const std::string &bytes) {
-        FILE *f = fopen((path + "/" + name).c_str(), "wb");
-        if (!CHECK(f && fwrite(bytes.data(), 1, bytes.size(), f) == bytes.size())) exit(check_summary("test-checkpoint"));
-        fclose(f);
-        names.push_back(name);
-    }
-};
 
 static std::string bytes_of(const std::string &folder, const std::string &name) {
     source_file file;
@@ -135,7 +112,6 @@ static void test_unusual_files() {
     {
         scratch s; // a link to nothing is reported, not taken for absence
         CHECK_EQ(symlink("nowhere", (s.path + "/model.safetensors").c_str()), 0);
-        s.names.push_back("model.safetensors");
         s.put("pytorch_model.bin", "");
         checkpoint c;
         CHECK_EQ(c.open(s.path, &why), SQ_E_IO);
@@ -144,7 +120,6 @@ static void test_unusual_files() {
     {
         scratch s;
         CHECK_EQ(mkfifo((s.path + "/model.safetensors").c_str(), 0600), 0);
-        s.names.push_back("model.safetensors");
         checkpoint c;
         CHECK_EQ(c.open(s.path, &why), SQ_E_IO);
         check_message("fifo", why, "cannot map model.safetensors: Invalid argument");
