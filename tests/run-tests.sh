@@ -46,10 +46,12 @@ finish() {
     exit 0
 }
 
-# A target NAME.cpp of tests/fuzz has its corpus in tests/fuzz/corpus/NAME, and there is an empty input besides.
+# The corpus of a target tests/fuzz/fuzz-NAME.cpp: tests/fuzz/corpus/NAME; damaged models are in tests/golden-bad, where test-model knows them too.
 corpus_of() {
-    local corpus=tests/fuzz/corpus/$1
-    [[ ! -d $corpus ]] || echo "$corpus"
+    local folder
+    folder=tests/fuzz/corpus/${1#fuzz-}
+    if [[ $1 == fuzz-model ]]; then folder=tests/golden-bad; fi
+    if [[ -d $folder ]]; then echo "$folder"; fi
 }
 
 fuzz_all() {
