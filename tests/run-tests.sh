@@ -48,8 +48,7 @@ finish() {
 
 # The corpus of a target tests/fuzz/fuzz-NAME.cpp: tests/fuzz/corpus/NAME; damaged models are in tests/golden-bad, where test-model knows them too.
 corpus_of() {
-    local folder
-    folder=tests/fuzz/corpus/${1#fuzz-}
+    local folder=tests/fuzz/corpus/${1#fuzz-}
     if [[ $1 == fuzz-model ]]; then folder=tests/golden-bad; fi
     if [[ -d $folder ]]; then echo "$folder"; fi
 }
@@ -131,6 +130,13 @@ bare_build() {
         echo 'the bare build gives what the other gives'
 }
 
+# shellcheck disable=SC2317 # called through run
+readme_example() {
+    awk '/^```$/ { p = 0 } p && /^#include/ { print; print "int main(void) {"; next } p { print } /^```c$/ { p = 1 } END { print "return n != 768; }" }' README.md >"$B/readme.c" &&
+        "$CC" -std=c11 -Wall -Wextra -pedantic -Werror -I. -c "$B/readme.c" -o "$B/readme.o" &&
+        echo 'the example compiles'
+}
+
 case $mode in
 --fuzz)
     fuzz_all "$2"
@@ -150,5 +156,6 @@ if [[ $mode != --programs ]]; then
     run test-includes bash tests/test-includes.sh
     run test-symbols bash tests/test-symbols.sh "$OUT"
     run 'bare build' bare_build
+    run 'README example' readme_example
 fi
 finish
