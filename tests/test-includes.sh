@@ -13,7 +13,7 @@ allowed() {
     examples/hello.c) echo 'sq\.h' ;;
     examples/*) echo 'sq\.h|json\.h|cli-.*\.h' ;;
     convert/json.h) echo '(none)' ;;
-    convert/*) echo "sq(-model|-quant|-kernels|-tok|-cpu)?\.h|$own_of_convert" ;;
+    convert/*) echo "sq(-model|-quant|-kernels|-tok|-tok-[a-z]+|-cpu)?\.h|$own_of_convert" ;;
     sq.cpp | sq-model.h | sq-model.cpp) echo 'sq(-model|-tok|-kernels|-cpu|-threads)?\.h' ;;
     sq-tok*) echo 'sq(-model|-tok|-tok-.*)?\.h|sq-unicode\.inc' ;;
     sq-cpu*) echo 'sq-(cpu|kernels|tok)\.h|sq\.h' ;;
