@@ -1,4 +1,8 @@
 // examples/cli-info.cpp - `sq info`: what a model file holds and how this machine runs it.
+#include <string.h>
+
+#include <map>
+
 #include "cli-common.h"
 
 namespace cli {
@@ -24,18 +28,35 @@ static const char *quant_name(uint32_t quant) {
 
 static void print_line(output *out, const char *key, const std::string &value) { out->write(pad_right(key, 17) + value + "\n"); }
 
+static std::string meta(const sq_model *model, const char *key) {
+    std::string value(MAX_VALUE_BYTES, '\0');
+    size_t n = 0;
+    const int32_t status = sq_model_meta(model, key, &value[0], value.size(), &n);
+    if (status == SQ_OK) return printable(value.substr(0, n), MAX_VALUE_BYTES);
+    if (status == SQ_E_SPACE) return "(" + std::to_string(n) + " bytes)";
+    fail("metadata %s: %s", key, sq_status_string(status));
+}
+
+static bool is_of_layer(const char *key) { return strncmp(key, "layer.", 6) == 0; }
+
+// "22 static, 2 f32": the form of each linear layer, from the entries layer.I.LINEAR.form.
+static std::string layer_forms(const sq_model *model) {
+    std::map<std::string, size_t> counts;
+    const char *key;
+    for (uint32_t i = 0; (key = sq_model_meta_key(model, i)) != nullptr; i++) {
+        const char *last = strrchr(key, '.');
+        if (is_of_layer(key) && strcmp(last, ".form") == 0) counts[meta(model, key)]++;
+    }
+    std::string text;
+    for (const auto &[form, n] : counts) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + form;
+    return text;
+}
+
 static void print_meta(output *out, const sq_model *model) {
     out->write("metadata\n");
     const char *key;
-    for (uint32_t i = 0; (key = sq_model_meta_key(model, i)) != nullptr; i++) {
-        std::string value(MAX_VALUE_BYTES, '\0');
-        size_t n = 0;
-        const int32_t status = sq_model_meta(model, key, &value[0], value.size(), &n);
-        if (status == SQ_OK) value = printable(value.substr(0, n), MAX_VALUE_BYTES);
-        else if (status == SQ_E_SPACE) value = "(" + std::to_string(n) + " bytes)";
-        else fail("metadata %s: %s", key, sq_status_string(status));
-        out->write("  " + pad_right(printable(key, 60), 28) + " " + value + "\n");
-    }
+    for (uint32_t i = 0; (key = sq_model_meta_key(model, i)) != nullptr; i++)
+        if (!is_of_layer(key)) out->write("  " + pad_right(printable(key, 60), 28) + " " + meta(model, key) + "\n");
 }
 
 void run_info(const options &o) {
@@ -51,7 +72,7 @@ void run_info(const options &o) {
     print_line(&out, "longest text", std::to_string(i.max_tokens) + " tokens (position table: " + std::to_string(i.max_positions) + ")");
     print_line(&out, "pooling", pooling_name(i.pooling));
     print_line(&out, "vectors", i.normalize ? "scaled to length 1" : "not scaled");
-    print_line(&out, "linear layers", quant_name(i.quant));
+    print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + layer_forms(model.get()) + ")");
     print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + " (this CPU's best: " + sq_isa_best() + ")");
     print_meta(&out, model.get());
     out.commit();
