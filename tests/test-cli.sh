@@ -131,10 +131,11 @@ done
 
 # An answer comes before the next question is asked.
 coproc TALK { "$sq" embed -m "$model" --jsonl -; }
+talk=$TALK_PID
 printf '{"a":"the dog"}\n' >&"${TALK[1]}"
 if read -r -t 20 answer <&"${TALK[0]}" && [[ $answer == '{"embedding":['* ]]; then pass; else complain 'no answer before the end of the input'; fi
-kill "$TALK_PID" 2>/dev/null || true
-wait "$TALK_PID" 2>/dev/null || true
+kill "$talk" 2>/dev/null || true
+wait "$talk" 2>/dev/null || true
 
 # ---- npy ----
 
