@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace sq {
 
@@ -16,7 +17,6 @@ namespace {
 constexpr float MAX_S = 1e4f, MIN_S = 1e-4f;   // bounds of a smoothing factor
 constexpr float TINY = 1e-5f;                  // stands for the maximum of a channel that is always zero
 constexpr float STRENGTHS[] = {0.0f, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f};
-constexpr float CLIPS[] = {0.95f, 0.9f, 0.85f, 0.8f, 0.7f, 0.6f, 0.5f};
 
 struct free_deleter {
     void operator()(void *p) const { free(p); }
@@ -98,7 +98,7 @@ void round_weights(const float_linear &l, const std::vector<float> &s, int8_line
 
 } // namespace
 
-int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip, bool fold_input) {
+int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, bool fold_input) {
     int8_linear q;
     q.n = l.n;
     q.k = l.k;
@@ -120,8 +120,8 @@ int8_linear quantize(const float_linear &l, const observer &seen, const std::vec
         lo = std::min(lo, seen.lo()[j] / divisor[j]);
         hi = std::max(hi, seen.hi()[j] / divisor[j]);
     }
-    const float as = hi - lo > 1e-30f ? clip * (hi - lo) / 255 : 1;
-    q.zero = static_cast<int32_t>(std::clamp(nearbyintf(-clip * lo / as), 0.0f, 255.0f));
+    const float as = hi - lo > 1e-30f ? (hi - lo) / 255 : 1;
+    q.zero = static_cast<int32_t>(std::clamp(nearbyintf(-lo / as), 0.0f, 255.0f));
     q.scale.resize(l.n);
     q.bias.resize(l.n);
     for (size_t n = 0; n < l.n; n++) {
@@ -221,21 +221,17 @@ choice search(const kernels &k, const float_linear &l, const observer &seen, boo
     best.s = smoothing(seen, l, best.strength);
     if (seen.n_rows() == 0) return best;
     const aligned<float> y = run_float(k, l, seen);
-    auto error_of = [&](const std::vector<float> &s, float clip) {
-        const aligned<float> z = run(k, quantize(l, seen, s, is_dynamic, clip, false), seen);
+    auto error_of = [&](const std::vector<float> &s) {
+        const aligned<float> z = run(k, quantize(l, seen, s, is_dynamic, false), seen);
         return error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
     };
-    best.plain_error = error_of(smoothing(seen, l, -1), 1);
-    best.error = HUGE_VAL;
+    best.strength = -1;
+    best.s = smoothing(seen, l, -1);
+    best.plain_error = best.error = error_of(best.s);
     for (float strength : STRENGTHS) {
         std::vector<float> s = smoothing(seen, l, strength);
-        const double e = error_of(s, 1);
+        const double e = error_of(s);
         if (e < best.error) best.error = e, best.strength = strength, best.s = std::move(s);
-    }
-    for (float clip : CLIPS) {
-        if (is_dynamic) break;
-        const double e = error_of(best.s, clip);
-        if (e < best.error) best.error = e, best.clip = clip;
     }
     return best;
 }

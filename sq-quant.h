@@ -59,21 +59,21 @@ struct int8_linear {
 // (Xiao et al. 2022, equation 4). strength < 0 means no smoothing: all ones.
 std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength);
 
-// Quantises a layer whose input channels are divided by s. `clip` scales the observed range of a static layer (1: lowest to highest value).
+// Quantises a layer whose input channels are divided by s; a static layer's range is the lowest to the highest value observed.
 // fold_input: the division already happened in the layer before, so the input is taken as it comes and only W is multiplied.
-int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip, bool fold_input);
+int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, bool fold_input);
 
 // Relative error of the INT8 layer on the sampled rows: sqrt(sum (y' - y)^2 / sum (y - mean of y over rows)^2), computed with the kernels that will run.
 double relative_error(const kernels &k, const float_linear &l, const int8_linear &q, const observer &seen);
 
 struct choice {
-    float strength = 0.5f, clip = 1;
-    double plain_error = 0;  // relative error without smoothing and clipping
+    float strength = 0.5f;   // negative: no smoothing
+    double plain_error = 0;  // relative error without smoothing
     double error = 0;        // with the choice
     std::vector<float> s;    // [k] smoothing factors of the choice
 };
 
-// Tries strengths, then for a static layer clipping, and keeps what loses least on the sampled rows.
+// Tries strengths from 0 to 1, and no smoothing, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
 
 // A row of an embedding table as s8: returns the scale, max|row| / 127, and writes n values; an all-zero row gives 0.

@@ -27,6 +27,9 @@ using model_handle = std::unique_ptr<sq_model, model_deleter>;
 
 void no_progress(const char *, double) {}
 
+// Short input is rare in files of texts and common in use, and the special tokens' activations are largest beside few words: these belong to every calibration.
+const char *const SHORTEST_TEXTS[] = {"", "?", "no"};
+
 // Non-empty lines of the file; *crc is the file's checksum.
 int read_texts(const std::string &path, std::vector<std::string> *texts, uint32_t *crc, message *why) {
     const size_t slash = path.rfind('/');
@@ -106,7 +109,7 @@ int quantize_layer(const float_model &source, uint32_t i, const kernels &k, bool
             value_divisor = chosen[role].s;
             input.divide(value_divisor);
         }
-        q[role] = quantize(l, input, chosen[role].s, is_dynamic, chosen[role].clip, folded);
+        q[role] = quantize(l, input, chosen[role].s, is_dynamic, folded);
     }
     for (linear_role role : {QKV, OUT, UP, DOWN}) {
         write_linear(i, role, q[role], out);
@@ -120,6 +123,7 @@ int write_int8(const float_model &source, const convert_options &options, progre
     uint32_t crc = 0;
     if (options.calibration_file.empty()) texts.assign(std::begin(BUILT_IN_TEXTS), std::end(BUILT_IN_TEXTS));
     else if (int status = read_texts(options.calibration_file, &texts, &crc, why)) return status;
+    texts.insert(texts.end(), std::begin(SHORTEST_TEXTS), std::end(SHORTEST_TEXTS));
     calibration seen;
     if (int status = observe(source, texts, report, &seen, why)) return status;
     result->n_texts = seen.n_texts;
