@@ -19,13 +19,65 @@
 //   store_u8x4(p, v0, v1, v2, v3, zero)   64 bytes, any alignment
 //   first_n(v, n, fill)        lanes n and up replaced by fill's
 //   lanes(v, float[16])        store to an aligned array
-// and the product of one tile, with its largest rows and panels, for integers and for floats:
-//   INT_ROWS, INT_PANELS, tile(rows, panels, const uint8_t *x, x_stride, const int8_t *w, k, int32_t *out, out_stride)
-//   F32_ROWS, F32_PANELS, tile(rows, panels, const float *x, x_stride, const float *w, k, float *out, out_stride)
-//     out[r][16 p + lane] = sum over k of x[r][k] w[p][k][lane]; panels lie 16 k elements apart; float: by fma in rising k from 0. out is 64-byte aligned, its
-//     stride a multiple of 16; float x is aligned to 4 bytes only.
+//   SQ_INLINE                  inline, if need be by force: what takes or gives vf4 must not go through memory
+// and the product of one tile, with its largest rows and panels, for integers and for floats (int_tile in sq-kernels.h is the contract of both):
+//   INT_ROWS, INT_PANELS, tile_u8s8    and    F32_ROWS, F32_PANELS, tile_f32
 //
 // Polynomials come from tests/make-polynomials.py.
+
+// ---- four vectors ----
+
+// Four vectors side by side. Functions written for either vf or vf4 let four chains of dependent operations run between one another: one chain at a time, the
+// window of a CPU is too small to keep its multipliers busy.
+struct vf4 {
+    vf a, b, c, d;
+};
+struct vi4 {
+    vi a, b, c, d;
+};
+
+SQ_INLINE vf4 add(vf4 x, vf4 y) { return {add(x.a, y.a), add(x.b, y.b), add(x.c, y.c), add(x.d, y.d)}; }
+SQ_INLINE vf4 sub(vf4 x, vf4 y) { return {sub(x.a, y.a), sub(x.b, y.b), sub(x.c, y.c), sub(x.d, y.d)}; }
+SQ_INLINE vf4 mul(vf4 x, vf4 y) { return {mul(x.a, y.a), mul(x.b, y.b), mul(x.c, y.c), mul(x.d, y.d)}; }
+SQ_INLINE vf4 div(vf4 x, vf4 y) { return {div(x.a, y.a), div(x.b, y.b), div(x.c, y.c), div(x.d, y.d)}; }
+SQ_INLINE vf4 fma(vf4 x, vf4 y, vf4 z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b), fma(x.c, y.c, z.c), fma(x.d, y.d, z.d)}; }
+SQ_INLINE vf4 fnma(vf4 x, vf4 y, vf4 z) { return {fnma(x.a, y.a, z.a), fnma(x.b, y.b, z.b), fnma(x.c, y.c, z.c), fnma(x.d, y.d, z.d)}; }
+SQ_INLINE vf4 min(vf4 x, vf4 y) { return {min(x.a, y.a), min(x.b, y.b), min(x.c, y.c), min(x.d, y.d)}; }
+SQ_INLINE vf4 max(vf4 x, vf4 y) { return {max(x.a, y.a), max(x.b, y.b), max(x.c, y.c), max(x.d, y.d)}; }
+SQ_INLINE vf4 abs(vf4 x) { return {abs(x.a), abs(x.b), abs(x.c), abs(x.d)}; }
+SQ_INLINE vf4 copysign(vf4 x, vf4 y) { return {copysign(x.a, y.a), copysign(x.b, y.b), copysign(x.c, y.c), copysign(x.d, y.d)}; }
+SQ_INLINE vf4 low_abs(vf4 x, vf4 y) { return {low_abs(x.a, y.a), low_abs(x.b, y.b), low_abs(x.c, y.c), low_abs(x.d, y.d)}; }
+SQ_INLINE vf4 ldexp(vf4 x, vf4 y) { return {ldexp(x.a, y.a), ldexp(x.b, y.b), ldexp(x.c, y.c), ldexp(x.d, y.d)}; }
+SQ_INLINE vi4 to_int(vf4 x) { return {to_int(x.a), to_int(x.b), to_int(x.c), to_int(x.d)}; }
+SQ_INLINE vf4 to_float(vi4 x) { return {to_float(x.a), to_float(x.b), to_float(x.c), to_float(x.d)}; }
+SQ_INLINE vi4 sub_mul_i(vi4 x, vi4 y, vi4 z) {
+    return {sub_mul_i(x.a, y.a, z.a), sub_mul_i(x.b, y.b, z.b), sub_mul_i(x.c, y.c, z.c), sub_mul_i(x.d, y.d, z.d)};
+}
+SQ_INLINE void store(float *p, vf4 x) {
+    store(p, x.a);
+    store(p + 16, x.b);
+    store(p + 32, x.c);
+    store(p + 48, x.d);
+}
+SQ_INLINE void store_u8(uint8_t *p, vi4 x, int32_t zero) { store_u8x4(p, x.a, x.b, x.c, x.d, zero); }
+
+// One value in all lanes, and loads, for V = vf or vf4 and the integers that go with it
+template <class V> SQ_INLINE V all(float a) {
+    if constexpr (sizeof(V) == sizeof(vf)) return splat(a);
+    else return {splat(a), splat(a), splat(a), splat(a)};
+}
+template <class V> SQ_INLINE V get(const float *p) {
+    if constexpr (sizeof(V) == sizeof(vf)) return load(p);
+    else return {load(p), load(p + 16), load(p + 32), load(p + 48)};
+}
+template <class V> SQ_INLINE auto all_i(int32_t a) {
+    if constexpr (sizeof(V) == sizeof(vf)) return splat_i(a);
+    else return vi4{splat_i(a), splat_i(a), splat_i(a), splat_i(a)};
+}
+template <class V> SQ_INLINE auto get_i(const int32_t *p) {
+    if constexpr (sizeof(V) == sizeof(vf)) return load_i(p);
+    else return vi4{load_i(p), load_i(p + 16), load_i(p + 32), load_i(p + 48)};
+}
 
 // ---- reductions ----
 
@@ -75,62 +127,62 @@ template <class Term> inline float row_sum(size_t n, Term term) {
 
 // e^x for x <= 0, relative error below 2e-7. x below -87 counts as -87 (e^-87 = 1.6e-38, still a normal number; nothing beside a softmax's 1). NaN gives NaN.
 // n = rne(x / ln 2), r = x - n ln 2 in two fused steps (Cody and Waite), polynomial of degree 5 on |r| <= ln(2)/2 with relative error 1.1e-7.
-inline vf exp_neg(vf x) {
-    const vf round = splat(12582912.0f); // 1.5 * 2^23: adding it leaves the sum's unit at 1
-    x = max(splat(-87.0f), x);
-    vf n = sub(fma(x, splat(1.44269504f), round), round);
-    vf r = fnma(n, splat(0.693147182f), x);
-    r = fnma(n, splat(-1.90465421e-9f), r); // ln 2 minus the float above
-    vf p = fma(splat(0.00831252709f), r, splat(0.0418901145f));
-    p = fma(p, r, splat(0.166671142f));
-    p = fma(p, r, splat(0.499992311f));
-    p = fma(p, r, splat(1.0f));
-    p = fma(p, r, splat(1.0f));
+template <class V> SQ_INLINE V exp_neg(V x) {
+    const V round = all<V>(12582912.0f); // 1.5 * 2^23: adding it leaves the sum's unit at 1
+    x = max(all<V>(-87.0f), x);
+    V n = sub(fma(x, all<V>(1.44269504f), round), round);
+    V r = fnma(n, all<V>(0.693147182f), x);
+    r = fnma(n, all<V>(-1.90465421e-9f), r); // ln 2 minus the float above
+    V p = fma(all<V>(0.00831252709f), r, all<V>(0.0418901145f));
+    p = fma(p, r, all<V>(0.166671142f));
+    p = fma(p, r, all<V>(0.499992311f));
+    p = fma(p, r, all<V>(1.0f));
+    p = fma(p, r, all<V>(1.0f));
     return ldexp(p, n);
 }
 
 // tanh by (1 - e) / (1 + e), e = exp(-2 |x|), absolute error below 5e-7.
-inline vf tanh_of(vf x) {
-    const vf one = splat(1.0f);
-    vf e = exp_neg(mul(abs(x), splat(-2.0f)));
+template <class V> SQ_INLINE V tanh_of(V x) {
+    const V one = all<V>(1.0f);
+    V e = exp_neg(mul(abs(x), all<V>(-2.0f)));
     return copysign(div(sub(one, e), add(one, e)), x);
 }
 
 // Either GELU as max(x, 0) - u Q(u), u = min(|x|, c), where Q falls like Phi(-u): ten operations in all. Q is five Horner steps and three squarings, each with
 // a free constant; the squarings flatten the tail of a Gaussian into what a short polynomial can follow. Seven steps in place of eight would leave an error of
 // 5.6e-6, and without squarings twelve would be needed. Every x below -c gives -c Q(c), less than 5e-7 from 0. NaN gives NaN.
-inline vf gelu_by(vf x, float c, const float *q) {
-    vf u = low_abs(x, splat(c));
-    vf w = fma(splat(q[0]), u, splat(q[1]));
-    w = fma(w, u, splat(q[2]));
-    w = fma(w, u, splat(q[3]));
-    w = fma(w, u, splat(q[4]));
-    w = fma(w, u, splat(q[5]));
-    w = fma(w, w, splat(q[6]));
-    w = fma(w, w, splat(q[7]));
-    w = fma(w, w, splat(q[8]));
-    return fnma(u, w, max(splat(0.0f), x));
+template <class V> SQ_INLINE V gelu_by(V x, float c, const float *q) {
+    V u = low_abs(x, all<V>(c));
+    V w = fma(all<V>(q[0]), u, all<V>(q[1]));
+    w = fma(w, u, all<V>(q[2]));
+    w = fma(w, u, all<V>(q[3]));
+    w = fma(w, u, all<V>(q[4]));
+    w = fma(w, u, all<V>(q[5]));
+    w = fma(w, w, all<V>(q[6]));
+    w = fma(w, w, all<V>(q[7]));
+    w = fma(w, w, all<V>(q[8]));
+    return fnma(u, w, max(all<V>(0.0f), x));
 }
 
 // x Phi(x); absolute error below 1.3e-6 besides the rounding of a large x.
-inline vf gelu_erf(vf x) {
+template <class V> SQ_INLINE V gelu_erf(V x) {
     static constexpr float q[] = {-0.00019491413f, 0.00198156619f, -0.00114358636f, -0.0313055627f, -0.0908389464f,
                                   0.924269319f,    -0.0135127893f, 0.000250522804f, -2.51304861e-08f};
     return gelu_by(x, 5.5f, q);
 }
 
 // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2; absolute error below 3e-6 besides the rounding of a large x.
-inline vf gelu_tanh(vf x) {
+template <class V> SQ_INLINE V gelu_tanh(V x) {
     static constexpr float q[] = {-0.000236390915f, 0.00178298692f, -0.000595758553f, -0.0324340574f, -0.0918355882f,
                                   0.91426158f,      0.00290725403f, 0.00351257483f,   -1.24745457e-05f};
     return gelu_by(x, 5.0f, q);
 }
 
-template <activation A> inline vf activate(vf x) {
+template <activation A, class V> SQ_INLINE V activate(V x) {
     switch (A) {
     case ACT_GELU_ERF: return gelu_erf(x);
     case ACT_GELU_TANH: return gelu_tanh(x);
-    case ACT_RELU: return max(splat(0.0f), x);
+    case ACT_RELU: return max(all<V>(0.0f), x);
     case ACT_TANH: return tanh_of(x);
     default: return x;
     }
@@ -170,7 +222,7 @@ inline void norm(const float *x, const float *gamma, const float *beta, float ep
 }
 
 // The integer to which y (already multiplied) is quantised, before the zero point is added: no higher than high = 255 - zero, NaN gives INT32_MIN.
-inline vi rounded(vf y, vf high) {
+template <class V> SQ_INLINE auto rounded(V y, V high) {
     return to_int(min(high, y));
 }
 
@@ -179,7 +231,7 @@ template <class Value> inline void quant_row(size_t n, int32_t zero, uint8_t *q,
     const vf high = splat((float)(255 - zero));
     size_t i = 0;
     for (; i + 48 < n; i += 64)
-        store_u8x4(q + i, rounded(value(i), high), rounded(value(i + 16), high), rounded(value(i + 32), high), rounded(value(i + 48), high), zero);
+        store_u8(q + i, rounded(vf4{value(i), value(i + 16), value(i + 32), value(i + 48)}, all<vf4>((float)(255 - zero))), zero);
     for (; i < n; i += 16)
         store_u8(q + i, rounded(value(i), high), zero);
 }
@@ -207,55 +259,48 @@ inline void quant_dynamic(const float *x, const float *mult, size_t n, uint8_t *
 
 // ---- linear layers ----
 
-// The i-th of the fewest nearly equal parts, none longer than `longest`, that cut n: edge tiles then are not much smaller than the others.
+// The fewest parts of n that are no longer than `longest`, nearly equal: edge tiles then are not much smaller than the others. The first n mod count parts
+// have one more than the rest.
 struct parts {
-    size_t n, count;
-    parts(size_t n_, size_t longest) : n(n_), count((n_ + longest - 1) / longest) {}
-    size_t start(size_t i) const { return n * i / count; }
+    size_t count, size, n_longer;
+    parts(size_t n, size_t longest) : count((n + longest - 1) / longest), size(n / count), n_longer(n % count) {}
+    size_t start(size_t i) const { return i * size + (i < n_longer ? i : n_longer); }
+    size_t length(size_t i) const { return size + (i < n_longer); }
 };
 
-// y of 16 columns before the activation, from the products
-inline vf scaled(const gemm_args *g, const int32_t *acc, size_t row, size_t col) {
-    vf scale = load(g->scale + col), bias = load(g->bias + col);
-    vi v = load_i(acc);
-    if (g->row_scale) {
-        scale = mul(splat(g->row_scale[row]), scale);
-        v = sub_mul_i(v, splat_i(g->row_zero[row]), load_i(g->comp + col));
-    }
-    return fma(to_float(v), scale, bias);
+// y of 16 or 64 columns before the activation, from the products
+template <class V> SQ_INLINE V scaled(const gemm_args &g, const int32_t *acc, size_t row, size_t col) {
+    if (!g.row_scale) return fma(to_float(get_i<V>(acc)), get<V>(g.scale + col), get<V>(g.bias + col));
+    const V scale = mul(all<V>(g.row_scale[row]), get<V>(g.scale + col));
+    const auto v = sub_mul_i(get_i<V>(acc), all_i<V>(g.row_zero[row]), get_i<V>(g.comp + col));
+    return fma(to_float(v), scale, get<V>(g.bias + col));
 }
 
-inline vf scaled(const gemm_args *g, const float *acc, size_t, size_t col) {
-    return add(load(acc), load(g->bias + col));
-}
+template <class V> SQ_INLINE V scaled(const gemm_args &g, const float *acc, size_t, size_t col) { return add(get<V>(acc), get<V>(g.bias + col)); }
 
-// Columns col .. col+15 of a row: y of the contract, not yet quantised
-template <activation A, class Acc> inline vf value(const gemm_args *g, const Acc *acc, size_t row, size_t col) {
-    vf y = activate<A>(scaled(g, acc, row, col));
-    return g->residual ? add(y, load(g->residual + row * g->out_stride + col)) : y;
+// Columns col .. of one row, 16 or 64 of them, from products to output; high = 255 - out_zero
+template <class V, activation A, class Acc> SQ_INLINE void finish_columns(const gemm_args &g, float high, const Acc *acc, size_t row, size_t col) {
+    const size_t at = row * g.out_stride + col;
+    V y = activate<A>(scaled<V>(g, acc, row, col));
+    if (g.residual) y = add(y, get<V>(g.residual + at));
+    if (g.out_mul)
+        store_u8((uint8_t *)g.out + at, rounded(mul(y, get<V>(g.out_mul + col)), all<V>(high)), g.out_zero);
+    else
+        store((float *)g.out + at, y);
 }
 
 // What follows the product of one tile: acc [rows][acc_stride] becomes rows row .. of columns col .. of the output.
 template <activation A, class Acc>
-void finish(const gemm_args *g, const Acc *acc, size_t acc_stride, size_t row, size_t rows, size_t col, size_t panels) {
-    const vf high = splat((float)(255 - g->out_zero));
-    for (size_t r = 0; r < rows; r++) {
-        const Acc *a = acc + r * acc_stride - col;
-        const size_t start = (row + r) * g->out_stride, end = col + 16 * panels;
-        const auto y = [=](size_t c) { return value<A>(g, a + c, row + r, c); };
-        const auto q = [=](size_t c) { return rounded(mul(y(c), load(g->out_mul + c)), high); };
-        size_t c = col;
-        if (g->out_mul) {
-            uint8_t *out = (uint8_t *)g->out + start;
-            for (; panels == 4 && c < end; c += 64)
-                store_u8x4(out + c, q(c), q(c + 16), q(c + 32), q(c + 48), g->out_zero);
-            for (; c < end; c += 16)
-                store_u8(out + c, q(c), g->out_zero);
-        } else {
-            for (; c < end; c += 16)
-                store((float *)g->out + start + c, y(c));
-        }
-    }
+void finish(const gemm_args *args, const Acc *acc, size_t acc_stride, size_t row, size_t rows, size_t col, size_t panels) {
+    const gemm_args g = *args; // a copy that no store through g.out can alias
+    const float high = (float)(255 - g.out_zero);
+    const size_t end = row + rows;
+    if (panels == 4)
+        for (; row < end; row++, acc += acc_stride)
+            finish_columns<vf4, A>(g, high, acc, row, col);
+    for (; row < end; row++, acc += acc_stride)
+        for (size_t p = 0; p < panels; p++)
+            finish_columns<vf, A>(g, high, acc + 16 * p, row, col + 16 * p);
 }
 
 template <class Acc> using finish_function = void (*)(const gemm_args *, const Acc *, size_t, size_t, size_t, size_t, size_t);
@@ -274,21 +319,23 @@ template <class Acc> inline finish_function<Acc> finish_for(activation act) {
 // past once a block.
 constexpr size_t BLOCK_BYTES = 512 * 1024;
 
-// Walks blocks of rows, groups of panels, tiles of rows. The products of a tile go through a buffer of a few KiB to `finish`: a store and a load a vector, which
-// no multiply-add unit notices, against one copy of every activation and output form per tile size.
-template <size_t ROWS, size_t PANELS, class X, class W, class Acc> inline void gemm(const gemm_args *g, const X *x, const W *w, Acc *acc) {
+// Walks blocks of rows, groups of at most max_panels panels, tiles of at most max_rows rows. The products of a tile go through the buffer acc
+// [max_rows][16 max_panels] to `finish`: a store and a load a vector, which no multiply-add unit notices, against one copy of every activation and output form
+// per tile size.
+template <class X, class W, class Acc, class Tile>
+inline void gemm(const gemm_args *g, const X *x, const W *w, size_t max_rows, size_t max_panels, Tile tile, Acc *acc) {
     const finish_function<Acc> finish_tile = finish_for<Acc>(g->act);
-    const size_t block_rows = BLOCK_BYTES / (g->k * sizeof(X)) + ROWS;
-    const parts blocks(g->m, block_rows), groups(g->n_panels, PANELS);
+    const size_t panel_size = 16 * g->k, acc_stride = 16 * max_panels;
+    const parts blocks(g->m, BLOCK_BYTES / (g->k * sizeof(X)) + max_rows), groups(g->n_panels, max_panels);
     for (size_t b = 0; b < blocks.count; b++) {
-        const size_t first = blocks.start(b);
-        const parts tiles(blocks.start(b + 1) - first, ROWS);
+        const parts tiles(blocks.length(b), max_rows);
         for (size_t p = 0; p < groups.count; p++) {
-            const size_t panel = groups.start(p), panels = groups.start(p + 1) - panel;
+            const size_t panel = groups.start(p), panels = groups.length(p), next = panel + panels;
             for (size_t t = 0; t < tiles.count; t++) {
-                const size_t row = first + tiles.start(t), rows = first + tiles.start(t + 1) - row;
-                tile(rows, panels, x + row * g->x_stride, g->x_stride, w + panel * 16 * g->k, g->k, acc, 16 * PANELS);
-                finish_tile(g, acc, 16 * PANELS, row, rows, 16 * panel, panels);
+                const size_t row = blocks.start(b) + tiles.start(t), rows = tiles.length(t);
+                const size_t ahead = t < max_panels && next + t < g->n_panels ? next + t : panel; // one panel of the next group, or nothing new
+                tile(rows, panels, x + row * g->x_stride, g->x_stride, w + panel * panel_size, g->k, acc, acc_stride, w + ahead * panel_size);
+                finish_tile(g, acc, acc_stride, row, rows, 16 * panel, panels);
             }
         }
     }
@@ -296,12 +343,12 @@ template <size_t ROWS, size_t PANELS, class X, class W, class Acc> inline void g
 
 inline void gemm_u8s8(const gemm_args *g) {
     alignas(64) int32_t acc[INT_ROWS * INT_PANELS * 16];
-    gemm<INT_ROWS, INT_PANELS>(g, (const uint8_t *)g->x, (const int8_t *)g->w, acc);
+    gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, INT_ROWS, INT_PANELS, tile_u8s8, acc);
 }
 
 inline void gemm_f32(const gemm_args *g) {
     alignas(64) float acc[F32_ROWS * F32_PANELS * 16];
-    gemm<F32_ROWS, F32_PANELS>(g, (const float *)g->x, (const float *)g->w, acc);
+    gemm(g, (const float *)g->x, (const float *)g->w, F32_ROWS, F32_PANELS, tile_f32, acc);
 }
 
 // ---- attention ----
@@ -325,10 +372,10 @@ inline void pack_values(const attention_args *a, float *values) {
 inline void products(const float *x, size_t x_stride, size_t rows, const float *w, size_t n_panels, size_t k, float *out, size_t out_stride) {
     const parts groups(n_panels, F32_PANELS), tiles(rows, F32_ROWS);
     for (size_t p = 0; p < groups.count; p++) {
-        const size_t panel = groups.start(p), panels = groups.start(p + 1) - panel;
+        const size_t panel = groups.start(p), panels = groups.length(p);
         for (size_t t = 0; t < tiles.count; t++) {
-            const size_t row = tiles.start(t), n = tiles.start(t + 1) - row;
-            tile(n, panels, x + row * x_stride, x_stride, w + panel * 16 * k, k, out + row * out_stride + 16 * panel, out_stride);
+            const size_t row = tiles.start(t), n = tiles.length(t);
+            tile_f32(n, panels, x + row * x_stride, x_stride, w + panel * 16 * k, k, out + row * out_stride + 16 * panel, out_stride, w);
         }
     }
 }

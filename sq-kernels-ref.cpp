@@ -17,6 +17,8 @@ namespace sq {
 namespace plain {
 namespace {
 
+#define SQ_INLINE inline
+
 struct vf {
     float at[16];
 };
@@ -96,7 +98,7 @@ inline void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
 
 constexpr size_t INT_ROWS = 4, INT_PANELS = 1, F32_ROWS = 4, F32_PANELS = 1;
 
-void tile(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
+void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {
         int32_t acc[16] = {0};
         for (size_t i = 0; i < k; i += 4)
@@ -107,7 +109,7 @@ void tile(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *
     }
 }
 
-void tile(size_t rows, size_t, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
+void tile_f32(size_t rows, size_t, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {
         vf acc = splat(0.0f);
         for (size_t i = 0; i < k; i++)

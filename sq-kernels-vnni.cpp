@@ -24,6 +24,8 @@ namespace sq {
 namespace avx512vnni {
 namespace {
 
+#define SQ_INLINE inline __attribute__((always_inline))
+
 typedef __m512 vf;
 typedef __m512i vi;
 
@@ -72,8 +74,6 @@ inline void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
 // 24 accumulators, 4 weight registers, 1 or 2 broadcasts: the widest block that fits 32 registers and gives whole 64-byte rows of u8 output.
 constexpr size_t INT_ROWS = 6, INT_PANELS = 4, F32_ROWS = 6, F32_PANELS = 4;
 
-#define SQ_INLINE inline __attribute__((always_inline))
-
 // acc += sums of four products u8 x s8. An asm statement, because GCC 12 emits two register copies for the intrinsic.
 SQ_INLINE void multiply_add(vi &acc, vi x, vi w) { __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w)); }
 SQ_INLINE void multiply_add(vf &acc, vf x, vf w) { acc = _mm512_fmadd_ps(x, w, acc); }
@@ -85,11 +85,14 @@ SQ_INLINE vi broadcast(const uint8_t *x) {
 SQ_INLINE vf broadcast(const float *x) { return _mm512_set1_ps(*x); }
 SQ_INLINE vi load_w(const int8_t *w) { return _mm512_load_si512(w); }
 SQ_INLINE vf load_w(const float *w) { return _mm512_load_ps(w); }
+SQ_INLINE void prefetch(const int8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 SQ_INLINE void store_acc(int32_t *p, vi v) { _mm512_store_si512(p, v); }
 SQ_INLINE void store_acc(float *p, vf v) { _mm512_store_ps(p, v); }
 
 // The tile R x P is unrolled by pack expansion, never by loops: compilers then keep acc[] in registers.
-template <class V, size_t... P> SQ_INLINE void row_step(V *acc, V x, const V *w, std::index_sequence<P...>) { (multiply_add(acc[P], x, w[P]), ...); }
+template <class V, size_t... P> SQ_INLINE void row_step(V *acc, V x, const V *w, std::index_sequence<P...>) {
+    (multiply_add(acc[P], x, w[P]), ...);
+}
 
 // One group of K (four u8 or one float) of every row and panel
 template <class V, class X, class W, size_t... R, size_t... P>
@@ -102,44 +105,52 @@ template <class V, class Acc, size_t... P> SQ_INLINE void store_row(const V *acc
     (store_acc(out + 16 * P, acc[P]), ...);
 }
 
-template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
-
-// STEPS: groups of K per turn of the loop; GROUP: elements of x in a group
-template <size_t STEPS, size_t GROUP, class V, class X, class W, class Acc, size_t... R, size_t... P>
-SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, std::index_sequence<R...> rows,
-                       std::index_sequence<P...> panels) {
-    V acc[sizeof...(R) * sizeof...(P)];
-    clear(acc, std::make_index_sequence<sizeof...(R) * sizeof...(P)>());
-    for (size_t i = k / (STEPS * GROUP); i > 0; i--, x += STEPS * GROUP, w += 16 * STEPS * GROUP) {
-        step(acc, x, x_stride, w, 16 * k, rows, panels);
-        if constexpr (STEPS == 4) {
-            step(acc, x + GROUP, x_stride, w + 16 * GROUP, 16 * k, rows, panels);
-            step(acc, x + 2 * GROUP, x_stride, w + 32 * GROUP, 16 * k, rows, panels);
-            step(acc, x + 3 * GROUP, x_stride, w + 48 * GROUP, 16 * k, rows, panels);
-        }
-    }
+template <class V, class Acc, size_t... R, size_t... P>
+SQ_INLINE void store_rows(const V *acc, Acc *out, size_t out_stride, std::index_sequence<R...>, std::index_sequence<P...> panels) {
     (store_row(acc + R * sizeof...(P), out + R * out_stride, panels), ...);
 }
 
-template <size_t R, size_t P> void tile_int(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
-    tile_of<4, 4, vi>(x, x_stride, w, k, out, out_stride, std::make_index_sequence<R>(), std::make_index_sequence<P>());
+template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
+
+template <size_t R, size_t P>
+void int_tile_of(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+    const auto rows = std::make_index_sequence<R>();
+    const auto panels = std::make_index_sequence<P>();
+    vi acc[R * P];
+    clear(acc, std::make_index_sequence<R * P>());
+    for (size_t i = k / 16; i > 0; i--, x += 16, w += 256, ahead += 256) { // four groups of four; 256 bytes a panel, and as many ahead
+        step(acc, x, x_stride, w, 16 * k, rows, panels);
+        prefetch(ahead);
+        step(acc, x + 4, x_stride, w + 64, 16 * k, rows, panels);
+        prefetch(ahead + 64);
+        step(acc, x + 8, x_stride, w + 128, 16 * k, rows, panels);
+        prefetch(ahead + 128);
+        step(acc, x + 12, x_stride, w + 192, 16 * k, rows, panels);
+        prefetch(ahead + 192);
+    }
+    store_rows(acc, out, out_stride, rows, panels);
 }
 
-template <size_t R, size_t P> void tile_f32(const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
-    tile_of<1, 1, vf>(x, x_stride, w, k, out, out_stride, std::make_index_sequence<R>(), std::make_index_sequence<P>());
+template <size_t R, size_t P> void f32_tile_of(const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
+    const auto rows = std::make_index_sequence<R>();
+    const auto panels = std::make_index_sequence<P>();
+    vf acc[R * P];
+    clear(acc, std::make_index_sequence<R * P>());
+    for (size_t i = k; i > 0; i--, x++, w += 16)
+        step(acc, x, x_stride, w, 16 * k, rows, panels);
+    store_rows(acc, out, out_stride, rows, panels);
 }
 
-inline void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
-#define SQ_ROW(R) {tile_int<R, 1>, tile_int<R, 2>, tile_int<R, 3>, tile_int<R, 4>}
-    static constexpr decltype(&tile_int<1, 1>) tiles[INT_ROWS][INT_PANELS] = {SQ_ROW(1), SQ_ROW(2), SQ_ROW(3), SQ_ROW(4), SQ_ROW(5), SQ_ROW(6)};
-#undef SQ_ROW
-    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
+#define SQ_TILES(tile, R) {tile<R, 1>, tile<R, 2>, tile<R, 3>, tile<R, 4>}
+#define SQ_ALL_TILES(tile) {SQ_TILES(tile, 1), SQ_TILES(tile, 2), SQ_TILES(tile, 3), SQ_TILES(tile, 4), SQ_TILES(tile, 5), SQ_TILES(tile, 6)}
+
+void tile_u8s8(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+    static constexpr decltype(&int_tile_of<1, 1>) tiles[INT_ROWS][INT_PANELS] = SQ_ALL_TILES(int_tile_of);
+    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride, ahead);
 }
 
-inline void tile(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride) {
-#define SQ_ROW(R) {tile_f32<R, 1>, tile_f32<R, 2>, tile_f32<R, 3>, tile_f32<R, 4>}
-    static constexpr decltype(&tile_f32<1, 1>) tiles[F32_ROWS][F32_PANELS] = {SQ_ROW(1), SQ_ROW(2), SQ_ROW(3), SQ_ROW(4), SQ_ROW(5), SQ_ROW(6)};
-#undef SQ_ROW
+void tile_f32(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
+    static constexpr decltype(&f32_tile_of<1, 1>) tiles[F32_ROWS][F32_PANELS] = SQ_ALL_TILES(f32_tile_of);
     tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
 }
 
@@ -151,6 +162,10 @@ constexpr kernels table = make_table("avx512vnni", CPU_AVX2 | CPU_AVX512 | CPU_A
 } // namespace avx512vnni
 
 const kernels *kernels_avx512vnni() { return &avx512vnni::table; }
+
+void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc) {
+    avx512vnni::gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, max_rows, max_panels, tile, acc);
+}
 
 } // namespace sq
 

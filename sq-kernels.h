@@ -114,7 +114,16 @@ struct kernels {
 const kernels *const *all_kernels(size_t *n_tables);
 
 const kernels *kernels_plain();
+// out[r][16 p + lane] = sum over i of x[r][i] * w[p][i][lane] for 1..rows rows and 1..panels panels, which lie 16 * k weights apart. out: 64-byte aligned,
+// out_stride a multiple of 16 and at least 16 * panels. ahead: a panel that will be wanted next, to prefetch meanwhile. The float form sums by fma in rising i from 0;
+// its x need be aligned to 4 bytes only.
+using int_tile = void (*)(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride,
+                          const int8_t *ahead);
+
 #if defined(__x86_64__)
+// gemm_u8s8 of the AVX512-VNNI table with another tile of at most max_rows x max_panels; acc: scratch [max_rows][16 * max_panels], 64-byte aligned.
+void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc);
+
 const kernels *kernels_avx2();
 const kernels *kernels_avxvnni();
 const kernels *kernels_avx512vnni();

@@ -1,0 +1,222 @@
+// sq-kernels-avx2.cpp - the AVX2 table and the AVX-VNNI table: vectors are two YMM registers. The two differ in the integer tile only.
+#include "sq-kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <math.h>
+#include <utility>
+
+// Regions and contraction: see sq-kernels-vnni.cpp. AVX-VNNI has no region: VPDPBUSD comes from an asm statement, and in a region with avxvnni clang 14 turned
+// multiplications and additions of the AVX2 tile into VPDPWSSD.
+#if defined(__clang__)
+#  pragma STDC FP_CONTRACT OFF
+#  pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#  pragma GCC push_options
+#  pragma GCC optimize("fp-contract=off")
+#  pragma GCC target("avx2,fma")
+#endif
+
+namespace sq {
+namespace avx2 {
+namespace {
+
+#define SQ_INLINE inline __attribute__((always_inline))
+
+struct vf {
+    __m256 l, h;
+};
+struct vi {
+    __m256i l, h;
+};
+
+// All ones in the lanes below n
+SQ_INLINE vi first(size_t n) {
+    const __m256i limit = _mm256_set1_epi32(n < 16 ? (int32_t)n : 16);
+    return {_mm256_cmpgt_epi32(limit, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), _mm256_cmpgt_epi32(limit, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+}
+
+SQ_INLINE vf load(const float *p) { return {_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
+SQ_INLINE vf loadu(const float *p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+SQ_INLINE vf load_n(const float *p, size_t n) {
+    const vi m = first(n);
+    return {_mm256_maskload_ps(p, m.l), _mm256_maskload_ps(p + 8, m.h)};
+}
+SQ_INLINE void store(float *p, vf v) {
+    _mm256_store_ps(p, v.l);
+    _mm256_store_ps(p + 8, v.h);
+}
+SQ_INLINE void storeu(float *p, vf v) {
+    _mm256_storeu_ps(p, v.l);
+    _mm256_storeu_ps(p + 8, v.h);
+}
+SQ_INLINE void store_n(float *p, size_t n, vf v) {
+    const vi m = first(n);
+    _mm256_maskstore_ps(p, m.l, v.l);
+    _mm256_maskstore_ps(p + 8, m.h, v.h);
+}
+SQ_INLINE void lanes(vf v, float *p) { store(p, v); }
+SQ_INLINE vf splat(float a) { return {_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
+SQ_INLINE vf add(vf a, vf b) { return {_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+SQ_INLINE vf sub(vf a, vf b) { return {_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+SQ_INLINE vf mul(vf a, vf b) { return {_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+SQ_INLINE vf div(vf a, vf b) { return {_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)}; }
+SQ_INLINE vf fma(vf a, vf b, vf c) { return {_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)}; }
+SQ_INLINE vf fnma(vf a, vf b, vf c) { return {_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)}; }
+SQ_INLINE vf min(vf a, vf b) { return {_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)}; }
+SQ_INLINE vf max(vf a, vf b) { return {_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)}; }
+SQ_INLINE vf and_not(vf a, vf b) { return {_mm256_andnot_ps(a.l, b.l), _mm256_andnot_ps(a.h, b.h)}; } // b & ~a
+SQ_INLINE vf abs(vf a) { return and_not(splat(-0.0f), a); }
+SQ_INLINE vf copysign(vf a, vf sign) { // a >= 0
+    const vf s = and_not(abs(sign), sign);
+    return {_mm256_or_ps(a.l, s.l), _mm256_or_ps(a.h, s.h)};
+}
+SQ_INLINE vf low_abs(vf a, vf c) { return min(abs(a), c); }
+SQ_INLINE vf first_n(vf v, size_t n, vf fill) {
+    const vi m = first(n);
+    return {_mm256_blendv_ps(fill.l, v.l, _mm256_castsi256_ps(m.l)), _mm256_blendv_ps(fill.h, v.h, _mm256_castsi256_ps(m.h))};
+}
+SQ_INLINE vi to_int(vf a) { return {_mm256_cvtps_epi32(a.l), _mm256_cvtps_epi32(a.h)}; }
+SQ_INLINE vf to_float(vi a) { return {_mm256_cvtepi32_ps(a.l), _mm256_cvtepi32_ps(a.h)}; }
+SQ_INLINE vi splat_i(int32_t a) { return {_mm256_set1_epi32(a), _mm256_set1_epi32(a)}; }
+SQ_INLINE vi load_i(const int32_t *p) { return {_mm256_load_si256((const __m256i *)p), _mm256_load_si256((const __m256i *)(p + 8))}; }
+SQ_INLINE vi load_s8(const int8_t *p) {
+    return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+SQ_INLINE vi sub_mul_i(vi a, vi b, vi c) {
+    return {_mm256_sub_epi32(a.l, _mm256_mullo_epi32(b.l, c.l)), _mm256_sub_epi32(a.h, _mm256_mullo_epi32(b.h, c.h))};
+}
+
+// Multiplies by the float whose exponent field is n + 127.
+SQ_INLINE __m256 ldexp_half(__m256 a, __m256 n) {
+    const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(power));
+}
+SQ_INLINE vf ldexp(vf a, vf n) { return {ldexp_half(a.l, n.l), ldexp_half(a.h, n.h)}; }
+
+SQ_INLINE void store_u8(uint8_t *p, vi v, int32_t zero) {
+    const __m256i mixed = _mm256_adds_epi16(_mm256_packs_epi32(v.l, v.h), _mm256_set1_epi16((int16_t)zero)); // l0-3 h0-3 l4-7 h4-7
+    const __m256i ordered = _mm256_permute4x64_epi64(mixed, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+}
+SQ_INLINE void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
+    store_u8(p, v0, zero);
+    store_u8(p + 16, v1, zero);
+    store_u8(p + 32, v2, zero);
+    store_u8(p + 48, v3, zero);
+}
+
+// 3 rows x 4 halves of panels: 12 accumulators, 3 broadcasts and 1 weight vector fill the 16 registers. The AVX2 integer tile needs four accumulators and a
+// product for each row and panel: 2 rows x 1 panel.
+constexpr size_t INT_ROWS = 2, INT_PANELS = 1, F32_ROWS = 3, F32_PANELS = 2, VNNI_ROWS = 3, VNNI_PANELS = 2;
+
+SQ_INLINE int32_t four_bytes(const uint8_t *x) {
+    int32_t four;
+    __builtin_memcpy(&four, x, sizeof four);
+    return four;
+}
+
+// ---- f32 and VPDPBUSD: half panels of 8 columns ----
+
+SQ_INLINE void multiply_add(__m256 &acc, __m256 x, __m256 w) { acc = _mm256_fmadd_ps(x, w, acc); }
+SQ_INLINE void multiply_add(__m256i &acc, __m256i x, __m256i w) { __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(x), "x"(w)); }
+SQ_INLINE __m256 broadcast(const float *x) { return _mm256_set1_ps(*x); }
+SQ_INLINE __m256i broadcast(const uint8_t *x) { return _mm256_set1_epi32(four_bytes(x)); }
+SQ_INLINE __m256 load_w(const float *w) { return _mm256_load_ps(w); }
+SQ_INLINE __m256i load_w(const int8_t *w) { return _mm256_load_si256((const __m256i *)w); }
+SQ_INLINE void store_acc(float *p, __m256 v) { _mm256_store_ps(p, v); }
+SQ_INLINE void store_acc(int32_t *p, __m256i v) { _mm256_store_si256((__m256i *)p, v); }
+
+// One half panel against all rows; acc [R][halves]
+template <size_t HALVES, class V, size_t... R> SQ_INLINE void half_step(V *acc, const V *x, V w, std::index_sequence<R...>) {
+    (multiply_add(acc[R * HALVES], x[R], w), ...);
+}
+
+template <size_t GROUP, class V, class X, class W, class Acc, size_t... R, size_t... H>
+SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, std::index_sequence<R...> rows, std::index_sequence<H...>) {
+    constexpr size_t HALVES = sizeof...(H);
+    V acc[sizeof...(R) * HALVES] = {};
+    for (size_t i = k / GROUP; i > 0; i--, x += GROUP, w += 16 * GROUP) {
+        const V v[] = {broadcast(x + R * x_stride)...};
+        (half_step<HALVES>(acc + H, v, load_w(w + H / 2 * 16 * k + H % 2 * 8 * GROUP), rows), ...);
+    }
+    for (size_t r = 0; r < sizeof...(R); r++)
+        (store_acc(out + r * out_stride + 8 * H, acc[r * HALVES + H]), ...);
+}
+
+template <size_t GROUP, class V, size_t R, size_t P, class X, class W, class Acc>
+void tile_sized(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride) {
+    tile_of<GROUP, V>(x, x_stride, w, k, out, out_stride, std::make_index_sequence<R>(), std::make_index_sequence<2 * P>());
+}
+
+template <size_t GROUP, class V, class X, class W, class Acc>
+void tile_any(size_t rows, size_t panels, const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, const W *) {
+    static constexpr void (*tiles[3][2])(const X *, size_t, const W *, size_t, Acc *, size_t) = {
+        {tile_sized<GROUP, V, 1, 1>, tile_sized<GROUP, V, 1, 2>},
+        {tile_sized<GROUP, V, 2, 1>, tile_sized<GROUP, V, 2, 2>},
+        {tile_sized<GROUP, V, 3, 1>, tile_sized<GROUP, V, 3, 2>},
+    };
+    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
+}
+
+constexpr auto tile_f32 = tile_any<1, __m256, float, float, float>;
+constexpr auto tile_vnni = tile_any<4, __m256i, uint8_t, int8_t, int32_t>;
+
+// ---- u8 x s8 without VNNI ----
+
+// Four columns times four of K as 16-bit integers: VPMADDWD adds products in pairs, exactly (VPMADDUBSW would saturate: 2 * 255 * 127 > 32767). A register then
+// holds two partial sums for each of four columns, [c][2].
+template <size_t R> void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
+    __m256i a0[R] = {}, a1[R] = {}, a2[R] = {}, a3[R] = {};
+    for (size_t i = 0; i < k; i += 4, w += 64) {
+        const __m256i w0 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)w)), w1 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 16)));
+        const __m256i w2 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 32))), w3 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 48)));
+#pragma GCC unroll 2
+        for (size_t r = 0; r < R; r++) {
+            const __m256i v = _mm256_cvtepu8_epi16(_mm_set1_epi32(four_bytes(x + r * x_stride + i)));
+            a0[r] = _mm256_add_epi32(a0[r], _mm256_madd_epi16(v, w0));
+            a1[r] = _mm256_add_epi32(a1[r], _mm256_madd_epi16(v, w1));
+            a2[r] = _mm256_add_epi32(a2[r], _mm256_madd_epi16(v, w2));
+            a3[r] = _mm256_add_epi32(a3[r], _mm256_madd_epi16(v, w3));
+        }
+    }
+    for (size_t r = 0; r < R; r++, out += out_stride) { // columns 0 1 4 5 | 2 3 6 7 of each pair of registers
+        store_acc(out, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a0[r], a1[r]), _MM_SHUFFLE(3, 1, 2, 0)));
+        store_acc(out + 8, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a2[r], a3[r]), _MM_SHUFFLE(3, 1, 2, 0)));
+    }
+}
+
+void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+    (rows == 1 ? tile_madd<1> : tile_madd<2>)(x, x_stride, w, k, out, out_stride);
+}
+
+#include "sq-kernels-inl.h"
+
+void gemm_vnni(const gemm_args *g) {
+    alignas(64) int32_t acc[VNNI_ROWS * VNNI_PANELS * 16];
+    gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, VNNI_ROWS, VNNI_PANELS, tile_vnni, acc);
+}
+
+constexpr kernels with_vnni(kernels k) {
+    k.name = "avxvnni";
+    k.needs |= CPU_AVXVNNI;
+    k.gemm_u8s8 = gemm_vnni;
+    return k;
+}
+
+constexpr kernels table = make_table("avx2", CPU_AVX2), vnni_table = with_vnni(table);
+
+} // namespace
+} // namespace avx2
+
+const kernels *kernels_avx2() { return &avx2::table; }
+const kernels *kernels_avxvnni() { return &avx2::vnni_table; }
+
+} // namespace sq
+
+#if defined(__clang__)
+#  pragma clang attribute pop
+#else
+#  pragma GCC pop_options
+#endif
+#endif
