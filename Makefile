@@ -75,11 +75,14 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs test bench san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test bench san tsan fuzz fuzz-programs demo install clean
 
 all: $(PRODUCTS)
 
 programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello
+
+lib-sources:
+	@echo $(LIB_SRC)
 
 # Objects depend on the compiler and its flags.
 FLAGS_LINE := $(CXX) | $(CC) | $(CXX_ALL) | $(LDFLAGS) | $(OPENMP)

@@ -10,40 +10,49 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 B=${B:-build} OUT=${OUT:-.} CXX=${CXX:-g++} CC=${CC:-gcc}
 mode=${1:-}
-mkdir -p "$B/log"
-n_passed=0 n_failed=0 n_skipped=0
+jobs=$(nproc)
+rm -rf "$B/log/counts"
+mkdir -p "$B/log/counts"
 
 # Sanitizers: test-api.c forks a process that has threads, to see that sq refuses to work there.
 export TSAN_OPTIONS="die_after_fork=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
-# run NAME COMMAND...: exit code 0 passed, 77 skipped, else failed; lines that begin with SKIP are parts that were left out.
+# run NAME COMMAND...: exit code 0 passed, 77 skipped, else failed; lines that begin with SKIP are parts that were left out. As many run at once as there are
+# cores; `wait` waits for all.
 run() {
-    local name=$1 log=$B/log/${1// /-}.log code=0 start=$EPOCHREALTIME skips
+    while (($(jobs -rp | wc -l) >= jobs)); do wait -n || true; done
+    run_one "$@" &
+}
+
+run_one() {
+    local name=$1 log=$B/log/${1// /-}.log code=0 start=$EPOCHREALTIME skips verdict
     shift
     "$@" </dev/null >"$log" 2>&1 || code=$?
-    local seconds=$(((${EPOCHREALTIME/./} - ${start/./}) / 100000))
-    seconds=$((seconds / 10)).$((seconds % 10))
+    local tenths=$(((${EPOCHREALTIME/./} - ${start/./}) / 100000))
     skips=$(grep -c '^SKIP' "$log" || true)
-    n_skipped=$((n_skipped + skips))
-    grep '^SKIP' "$log" | sort | uniq -c || true
-    if ((code == 0)); then
-        n_passed=$((n_passed + 1))
-        printf 'ok      %-34s %6s s  %s\n' "$name" "$seconds" "$(tail -n 1 "$log" | cut -c 1-100)"
-    elif ((code == 77)); then
-        ((skips > 0)) || n_skipped=$((n_skipped + 1))
-        printf 'skipped %-34s %6s s\n' "$name" "$seconds"
-    else
-        n_failed=$((n_failed + 1))
-        printf 'FAILED  %-34s %6s s  exit code %d; %s ends with:\n' "$name" "$seconds" "$code" "$log"
-        tail -n 40 "$log" | sed 's/^/    /'
-    fi
+    case $code in
+    0) verdict=ok ;;
+    77) verdict=skipped skips=$((skips > 0 ? skips : 1)) ;;
+    *) verdict=FAILED ;;
+    esac
+    {
+        printf '%-7s %-34s %4d.%d s  %s\n' "$verdict" "$name" $((tenths / 10)) $((tenths % 10)) "$(tail -n 1 "$log" | cut -c 1-100)"
+        grep '^SKIP' "$log" | sort | uniq -c || true
+        if [[ $verdict == FAILED ]]; then
+            echo "        exit code $code; $log ends with:"
+            tail -n 40 "$log" | sed 's/^/        /'
+        fi
+    } >"$log.verdict"
+    cat "$log.verdict"
+    echo "$verdict $skips" >"$B/log/counts/${name// /-}"
 }
 
 finish() {
-    printf '%d passed, %d failed, %d skipped\n' "$n_passed" "$n_failed" "$n_skipped"
-    ((n_failed == 0)) || exit 1
-    exit 0
+    wait
+    cat "$B"/log/counts/* </dev/null | awk '
+        { skipped += $2 } $1 == "ok" { passed++ } $1 == "FAILED" { failed++ }
+        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }'
 }
 
 # The corpus of a target tests/fuzz/fuzz-NAME.cpp: tests/fuzz/corpus/NAME; damaged models are in tests/golden-bad, where test-model knows them too.
@@ -78,6 +87,7 @@ convert_tiny() {
     for m in static dynamic float; do
         run "convert bert-64 $m" "$OUT/sq-convert" tests/golden/bert-64 --mode "$m" -o "$B/bert-64-$m.sq"
     done
+    wait
     run 'convert plainly on one core' convert_again
 }
 
@@ -121,7 +131,8 @@ replay_tests() {
 # One compiler command without any flag of ours: what an embedder's own build may do. It must give the same bits.
 # shellcheck disable=SC2317 # called through run
 bare_build() {
-    local sources=(sq.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp) dir=$B/bare two=('the dog sleeps' 'a cat sleeps')
+    local sources dir=$B/bare two=('the dog sleeps' 'a cat sleeps')
+    read -r -a sources < <(make --no-print-directory -s lib-sources)
     mkdir -p "$dir" &&
         "$CXX" -std=c++17 -O1 -shared -fPIC "${sources[@]}" -o "$dir/libsq.so" &&
         "$CC" -std=c11 -Wall -Wextra -pedantic -Werror -I. examples/hello.c -L"$dir" -lsq -lm -o "$dir/hello" &&
@@ -137,25 +148,31 @@ readme_example() {
         echo 'the example compiles'
 }
 
-case $mode in
---fuzz)
-    fuzz_all "$2"
+main() {
+    case $mode in
+    --fuzz)
+        fuzz_all "$2"
+        finish
+        return
+        ;;
+    '' | --programs) ;;
+    *)
+        echo "run-tests.sh: unknown mode $mode" >&2
+        return 2
+        ;;
+    esac
+    convert_tiny
+    if [[ $mode != --programs ]]; then
+        run 'bare build' bare_build
+        run test-includes bash tests/test-includes.sh
+        run test-symbols bash tests/test-symbols.sh "$OUT"
+        run 'README example' readme_example
+    fi
+    program_tests
+    replay_tests
+    run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
     finish
-    ;;
-'' | --programs) ;;
-*)
-    echo "run-tests.sh: unknown mode $mode" >&2
-    exit 2
-    ;;
-esac
-convert_tiny
-program_tests
-replay_tests
-run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
-if [[ $mode != --programs ]]; then
-    run test-includes bash tests/test-includes.sh
-    run test-symbols bash tests/test-symbols.sh "$OUT"
-    run 'bare build' bare_build
-    run 'README example' readme_example
-fi
-finish
+}
+
+main "$@"
+exit
