@@ -7,9 +7,10 @@ The crates under tokenizers follow different versions of Unicode (decompositions
 graphemes that of unicode-segmentation), so no single version of the standard gives its answers. Every property is therefore observed: each code point is
 put through the library, and what comes out is written down. tests/sweep-tok.py compares the finished tokenizer with the library over all code points.
 """
-import struct
 import tokenizers
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+
+from tok_charsmap import charsmap
 
 VERSION = "0.23.3"
 LAST = 0x110000
@@ -23,38 +24,6 @@ CONSONANT, INCB_EXTEND, LINKER = 1, 2, 3
 
 ACUTE, LINK, ZWJ, COPYRIGHT, KA, WATCH = "\u0301", "\u094d", "\u200d", "\u00a9", "\u0915", "\u231a"
 L, V, T = "\u1100", "\u1161", "\u11a8"
-
-
-def charsmap(keys):
-    """A precompiled_charsmap (SentencePiece's double array) that maps each of `keys` to "X"; None: every code point but NUL."""
-    units, free = {}, [1]
-
-    def block(n):
-        at = -(-free[0] // n) * n
-        free[0] = at + n
-        return at
-
-    def build(node, label, suffixes):
-        # Children of a multi-byte prefix are 0x80..0xBF: 64 aligned units starting at base ^ 0x80.
-        first = any(suffixes)
-        base = block(256) if node == 0 else block(64) ^ 0x80 if first else block(1)
-        leaf = b"" in suffixes
-        units[node] = (node ^ base) << 10 | (256 if leaf else 0) | label
-        if leaf:
-            units[base] = 1 << 31
-        groups = {}
-        for s in suffixes:
-            if s:
-                groups.setdefault(s[0], []).append(s[1:])
-        for b, rest in groups.items():
-            build(base ^ b, b, rest)
-
-    build(0, 0, [chr(c).encode() for c in (keys if keys is not None else POINTS[1:])])
-    n = (max(units) | 255) + 1
-    data = bytearray(4 * n)
-    for i, u in units.items():
-        struct.pack_into("<I", data, 4 * i, u)
-    return normalizers.Precompiled(struct.pack("<I", 4 * n) + bytes(data) + b"X\0")
 
 
 def observe_bert(flags, decomposition, lower):
@@ -136,8 +105,7 @@ def observe_classes(flags):
 
 def observe_graphemes(flags):
     """Precompiled replaces a whole grapheme of fewer than 6 bytes whose first character it knows, and each known character of any other grapheme."""
-    some = charsmap([ord(x) for x in ("a", COPYRIGHT, KA, L, V, T)])
-    every = charsmap(None)
+    some, every = (normalizers.Precompiled(charsmap({x.encode(): b"X" for x in keys})) for keys in (("a", COPYRIGHT, KA, L, V, T), map(chr, POINTS[1:])))
 
     def joined(before, base):
         # Alone, base and the accent are one short grapheme, so that the accent vanishes; behind something that joins, it stays.

@@ -1,6 +1,7 @@
 // tests/test-tok.cpp - tokenizers against Hugging Face tokenizers 0.23.3 (ids, segment ids, byte spans), limits, damaged data, refused settings.
 //
 // Right answers: tests/data/tok (made by tests/make-tok-golden.py), data/tokenize of SQ_SHARED with the checkpoints of SQ_MODELS, and the cases of field.md.
+// `test-tok FOLDER` answers requests on standard input instead, for tests/sweep-tok.py.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -81,9 +82,8 @@ static void check_rows(const tok_model &m, const std::string &path) {
 }
 
 static void test_committed() {
-    for (const char *name : {"bert-uncased", "bert-cased", "bert-odd", "bert-vocab-txt", "unigram", "unigram-words", "unigram-odd", "sentencepiece"}) {
+    for (const char *name : {"bert-uncased", "bert-cased", "bert-odd", "bert-unclean", "bert-vocab-txt", "unigram", "unigram-words", "unigram-first", "unigram-never", "sentencepiece"}) {
         const std::string folder = std::string(DATA) + name;
-        if (access(folder.c_str(), R_OK) != 0) continue;
         tok_model m;
         if (!CHECK_EQ(m.read(folder), SQ_OK)) fprintf(stderr, "  %s\n", m.why.text);
         else check_rows(m, folder + "/golden.jsonl");
@@ -118,7 +118,31 @@ static void test_shared() {
     }
 }
 
-int main() {
+// Requests of native u32 words {max_len, flags: 1 truncate, 2 specials as text, 4 has b; n_a, n_b} and the texts; answers {status, n, n x {id, type, first, past}}.
+static int serve(const char *folder) {
+    tok_model m;
+    if (m.read(folder, 1u << 22) != SQ_OK) {
+        fprintf(stderr, "%s\n", m.why.text);
+        return 1;
+    }
+    encoding e;
+    for (uint32_t head[4]; fread(head, sizeof head, 1, stdin) == 1;) {
+        std::string a(head[2], 0), b(head[3], 0);
+        if (fread(&a[0], 1, a.size(), stdin) != a.size() || fread(&b[0], 1, b.size(), stdin) != b.size()) return 1;
+        encode_options options;
+        options.max_len = head[0] == UINT32_MAX ? SIZE_MAX : head[0];
+        options.truncate = head[1] & 1;
+        options.specials_as_text = head[1] & 2;
+        const int status = m.encode(a, head[1] & 4 ? &b : nullptr, options, &e);
+        std::vector<uint32_t> answer{uint32_t(status), status == SQ_OK ? uint32_t(e.ids.size()) : 0};
+        for (size_t i = 0; i < answer[1]; i++) answer.insert(answer.end(), {uint32_t(e.ids[i]), uint32_t(e.types[i]), e.spans[2 * i], e.spans[2 * i + 1]});
+        fwrite(answer.data(), 4, answer.size(), stdout);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) return serve(argv[1]);
     test_committed();
     test_shared();
     return check_summary("test-tok");
