@@ -49,7 +49,7 @@ OPENMP ?= $(shell $(PROBE_OPENMP))
 
 # ---- sources ----
 
-LIB_SRC := $(wildcard sq.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp)
+LIB_SRC := $(wildcard sq.cpp sq-tasks.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp)
 CONVERT_MAIN := convert/sq-convert.cpp
 CONVERT_SRC := $(filter-out $(CONVERT_MAIN),$(wildcard sq-quant*.cpp convert/*.cpp))
 CLI_SRC := $(wildcard examples/sq-cli.cpp examples/cli-*.cpp)
@@ -63,7 +63,7 @@ LIB_OBJ := $(call objects,$(LIB_SRC))
 CONVERT_OBJ := $(call objects,$(CONVERT_SRC))
 CLI_OBJ := $(call objects,$(CLI_SRC))
 # The forward pass once more, reporting its tensors (SQ_TAPS in sq-model.h): for calibration and layer tests.
-TAPS_OBJ := $(filter-out $(B)/sq.cpp.o,$(LIB_OBJ)) $(B)/taps/sq.cpp.o
+TAPS_OBJ := $(filter-out $(B)/sq.cpp.o $(B)/sq-tasks.cpp.o,$(LIB_OBJ)) $(B)/taps/sq.cpp.o $(B)/taps/sq-tasks.cpp.o
 
 TEST_PROGRAMS := $(patsubst tests/%.cpp,$(B)/%,$(TEST_CXX)) $(patsubst tests/%.c,$(B)/%,$(TEST_C))
 REPLAY_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/replay/%,$(FUZZ_SRC))
@@ -95,7 +95,7 @@ FORCE:
 $(B)/%.cpp.o: %.cpp $(B)/flags
 	@mkdir -p $(@D)
 	$(CXX) $(CXX_ALL) $(FLAGS_HERE) -c $< -o $@
-$(B)/taps/sq.cpp.o: sq.cpp $(B)/flags
+$(B)/taps/%.cpp.o: %.cpp $(B)/flags
 	@mkdir -p $(@D)
 	$(CXX) $(CXX_ALL) -DSQ_TAPS -c $< -o $@
 $(B)/%.c.o: %.c $(B)/flags

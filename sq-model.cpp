@@ -261,7 +261,7 @@ struct resolver {
 
     // Index of the entry's text among the choices.
     uint32_t choice(const std::string &key, std::initializer_list<const char *> choices) {
-        const std::string *s;
+        const std::string *s = nullptr;
         if (!ok()) return 0;
         set(m->file.need_string(key.c_str(), &s, why));
         if (!ok()) return 0;
@@ -294,8 +294,13 @@ struct resolver {
     void compensation(const std::string &name, linear *l);
     table embedding_table(const std::string &name, uint32_t rows);
     void architecture_numbers();
+    void task_head();
+    void dense_modules();
     void all();
 };
+
+// The order of these names is that of the values of `activation`.
+constexpr std::initializer_list<const char *> ACTIVATIONS = {"none", "gelu", "gelu_tanh", "relu", "tanh"};
 
 linear resolver::linear_layer(const std::string &name, uint32_t n, uint32_t k) {
     linear l;
@@ -347,10 +352,9 @@ void resolver::architecture_numbers() {
     a.n_types = number("model.types", 0, 1 << 16);
     a.max_tokens = number("model.max_tokens", 1, a.n_positions);
     a.normalize = number("model.normalize", 0, 1);
-    a.pooling = choice("model.pooling", {"none", "mean", "cls"});
+    a.pooling = choice("model.pooling", {"none", "mean", "cls", "max"});
     a.quant = choice("model.quant", {"float", "static", "dynamic"});
-    const activation acts[] = {ACT_GELU_ERF, ACT_GELU_TANH, ACT_RELU};
-    a.act = acts[choice("model.activation", {"gelu", "gelu_tanh", "relu"})];
+    a.act = static_cast<activation>(choice("model.activation", ACTIVATIONS));
     if (ok() && a.width % a.n_heads != 0) set(fail(why, SQ_E_FORMAT, "model.width %u is no multiple of model.heads %u", a.width, a.n_heads));
     a.head_width = a.width / a.n_heads;
     const meta_entry *eps = ok() ? m->file.find_meta("model.norm_eps") : nullptr;
@@ -367,6 +371,42 @@ size_t count_params(const sq_model &m) {
         n += 4 * static_cast<size_t>(a.width);
     }
     return n;
+}
+
+void resolver::task_head() {
+    head &h = m->head;
+    if (!ok() || !m->file.find_meta("head.kind")) return;
+    h.kind = SQ_HEAD_CLASSIFY + choice("head.kind", {"classify", "answer", "tag"});
+    h.n_labels = number("head.n_labels", 1, 1 << 16);
+    h.multi_label = number("head.multi_label", 0, 1) != 0;
+    h.has_dense = number("head.has_dense", 0, 1) != 0;
+    if (h.has_dense) {
+        h.act = static_cast<activation>(choice("head.activation", ACTIVATIONS));
+        h.dense = linear_layer("head.dense", m->arch.width, m->arch.width);
+    }
+    h.out = linear_layer("head.out", h.n_labels, m->arch.width);
+    if (ok() && (h.dense.is_s8 || h.out.is_s8)) set(fail(why, SQ_E_FORMAT, "the head is quantised: it must be f32"));
+    if (ok() && h.kind == SQ_HEAD_ANSWER && h.n_labels != 2) set(fail(why, SQ_E_FORMAT, "an answer head has %u outputs; it must have 2", h.n_labels));
+    const meta_entry *labels = m->file.find_meta("head.labels");
+    if (!ok() || h.kind == SQ_HEAD_ANSWER) return;
+    if (!labels || labels->type != META_STRINGS || labels->strings.size() != h.n_labels)
+        return set(fail(why, SQ_E_FORMAT, "metadata 'head.labels' is missing or does not name %u labels", h.n_labels));
+    h.labels = labels->strings;
+}
+
+void resolver::dense_modules() {
+    uint32_t n = 0, width = m->arch.width;
+    if (ok()) set(m->file.get_u32("dense.count", 0, 0, 16, &n, why));
+    for (uint32_t i = 0; ok() && i < n; i++) {
+        const std::string p = "dense." + std::to_string(i);
+        dense_layer d;
+        d.act = static_cast<activation>(choice(p + ".activation", ACTIVATIONS));
+        const uint32_t out = number((p + ".width").c_str(), 1, 1 << 16);
+        d.weights = linear_layer(p, out, width);
+        if (ok() && d.weights.is_s8) set(fail(why, SQ_E_FORMAT, "'%s' is quantised: it must be f32", p.c_str()));
+        width = out;
+        m->dense.push_back(d);
+    }
 }
 
 void resolver::all() {
@@ -388,6 +428,8 @@ void resolver::all() {
         l.down_norm = layer_norm(p + "down_norm");
         m->layers.push_back(l);
     }
+    task_head();
+    dense_modules();
     if (ok()) set(m->tok.open(m->file, a.vocab, why));
     m->n_params = count_params(*m);
 }

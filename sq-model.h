@@ -121,6 +121,24 @@ struct table {
     const float *scale = nullptr;  // [rows]
 };
 
+// What stands behind the encoder: labels for a text (activation(dense(first token)), then out) or for each token (out).
+struct head {
+    uint32_t kind = SQ_HEAD_NONE;
+    uint32_t n_labels = 0;
+    bool multi_label = false;
+    bool has_dense = false;
+    activation act = ACT_NONE;
+    linear dense;                     // [width][width], f32
+    linear out;                       // [n_labels][width], f32
+    std::vector<std::string> labels;  // empty for answer
+};
+
+// A sentence-transformers Dense module: what pooled vectors go through.
+struct dense_layer {
+    linear weights; // [out][in], f32
+    activation act = ACT_NONE;
+};
+
 struct architecture {
     uint32_t n_layers, width, n_heads, head_width, ffn, vocab;
     uint32_t n_positions; // longest sequence: rows of the position table less position_offset
@@ -146,6 +164,8 @@ struct sq_model {
     const float *types = nullptr;     // f32 [n_types][width], or null
     sq::norm embed_norm;
     std::vector<sq::layer> layers;
+    sq::head head;
+    std::vector<sq::dense_layer> dense;
     sq::tokenizer tok;
     size_t n_params = 0;
 

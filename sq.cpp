@@ -1,128 +1,26 @@
-// sq.cpp - the C API's boundary, then the forward pass, read from top to bottom.
+// sq.cpp - the C API's entries for library, models, contexts and batches, then the forward pass, read from top to bottom.
 //
-// A call checks its arguments, makes token ids of its texts (sq-tok.cpp), lays the sequences end to end without padding, and runs `forward` once per batch on
-// the context's workers. Every step of the forward pass is split over the threads by rows, by panels of 16 columns, or by (sequence, head), and ends in a
+// A batch is token sequences laid end to end without padding; `forward` runs it on the context's workers. The entries that take texts and make batches of them
+// are in sq-tasks.cpp. Every step of the forward pass is split over the threads by rows, by panels of 16 columns, or by (sequence, head), and ends in a
 // barrier. The arithmetic of the steps is the kernel table's (sq-kernels.h).
 #include "sq.h"
 
-#include <fenv.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 
 #include "sq-cpu.h"
+#include "sq-ctx.h"
 #include "sq-kernels.h"
-#include "sq-model.h"
-#include "sq-threads.h"
-#include "sq-tok.h"
 
 using namespace sq;
 
 namespace {
-
-enum ctx_state : uint32_t { IDLE = 0, RUNNING = 1, CANCELLING = 2 };
-
-struct free_deleter {
-    void operator()(void *p) const { free(p); }
-};
-
-// Scratch of a context. T is max_tokens; every row is padded as sq-kernels.h says.
-struct scratch {
-    std::unique_ptr<uint8_t, free_deleter> block; // holds all of the following
-    size_t n_bytes;
-    float *x;          // f32 [T][x_stride] hidden states
-    float *y;          // f32 [T][x_stride] attention output
-    float *wide;       // f32 [T][wide_stride] q, k, v side by side; then FFN activations
-    uint8_t *q;        // u8 [T][q_stride] quantised input of a linear layer of width D
-    uint8_t *q_wide;   // u8 [T][q_wide_stride] quantised input of FFN-down
-    float *row_scale;  // f32 [T]
-    int32_t *row_zero; // s32 [T]
-    float *pooled;     // f32 [max_seqs][x_stride]
-    float *attention;  // f32 [n_threads][attention_floats]
-    uint32_t *seq_of;  // u32 [T] the sequence that a token belongs to
-    size_t x_stride, wide_stride, q_stride, q_wide_stride, attention_floats;
-};
-
-} // namespace
-
-struct sq_ctx {
-    sq_model *model = nullptr;
-    std::unique_ptr<workers> threads;
-    uint32_t max_tokens = 0, max_seqs = 0;
-    pid_t process = 0;
-    std::atomic<uint32_t> state{IDLE};
-    message error{};
-    scratch mem{};
-    sq_stats stats{};
-
-    // What sq_embed reuses from call to call.
-    encoding text;
-    std::vector<int32_t> ids, types;
-    std::vector<uint32_t> starts;
-
-#ifdef SQ_TAPS
-    sq_tap tap{nullptr, nullptr};
-#endif
-};
-
-namespace {
-
-// ---- boundary ----
-
-// Runs the body of an entry function; nothing is thrown past it.
-template <class body> int32_t guarded(body f) noexcept {
-    try {
-        return f();
-    } catch (const std::bad_alloc &) {
-        return SQ_E_MEM;
-    } catch (...) {
-        return SQ_E_INTERNAL;
-    }
-}
-
-// Copies a caller's sized struct into *out: missing tail fields become 0, which every struct defines as its default.
-template <class params> int take(const params *given, params *out, message *why) {
-    memset(static_cast<void *>(out), 0, sizeof *out);
-    out->size = sizeof *out;
-    if (!given) return SQ_OK;
-    const size_t n = given->size;
-    if (n < sizeof given->size) return fail(why, SQ_E_ARG, "a parameter struct has size %zu: set its size field", n);
-    const uint8_t *bytes = reinterpret_cast<const uint8_t *>(given);
-    for (size_t i = sizeof *out; i < n; i++)
-        if (bytes[i]) return fail(why, SQ_E_VERSION, "a parameter struct has fields that this version of sq does not know");
-    memcpy(static_cast<void *>(out), given, std::min(n, sizeof *out));
-    out->size = sizeof *out;
-    return SQ_OK;
-}
-
-// Fills a caller's sized struct from *from, as far as it reaches; unknown tail fields become 0.
-template <class answer> int give(const answer &from, answer *out) {
-    const size_t n = out->size;
-    if (n < sizeof out->size) return SQ_E_ARG;
-    uint8_t *bytes = reinterpret_cast<uint8_t *>(out);
-    memcpy(bytes, &from, std::min(n, sizeof from));
-    if (n > sizeof from) memset(bytes + sizeof from, 0, n - sizeof from);
-    out->size = static_cast<uint32_t>(n);
-    return SQ_OK;
-}
-
-template <class params> void init(params *p, size_t size) {
-    if (!p || size < sizeof p->size) return;
-    memset(static_cast<void *>(p), 0, size);
-    p->size = static_cast<uint32_t>(size);
-}
-
-void copy_message(const message &from, char *to, size_t cap) {
-    if (to && cap) snprintf(to, cap, "%s", from.text);
-}
 
 int32_t load(const model_source &source, const sq_model_params *params, sq_model **model, char *err, size_t err_cap) {
     message why{};
@@ -136,42 +34,6 @@ int32_t load(const model_source &source, const sq_model_params *params, sq_model
     });
     if (status != SQ_OK && !why.text[0]) fail(&why, status, "%s", sq_status_string(status));
     copy_message(why, err, err_cap);
-    return status;
-}
-
-// Holds a context for the length of one call: refuses a second caller and a forked child, and gives the thread the float environment that results are
-// defined in (round to nearest, no flushing of denormals, no traps).
-class call_guard {
-  public:
-    explicit call_guard(sq_ctx *ctx) : ctx_(ctx) {
-        uint32_t idle = IDLE;
-        if (!ctx || ctx->process != getpid() || !ctx->state.compare_exchange_strong(idle, RUNNING)) return;
-        held_ = true;
-        ctx->error.text[0] = 0;
-        fegetenv(&environment_);
-        fesetenv(FE_DFL_ENV);
-    }
-    call_guard(const call_guard &) = delete;
-    call_guard &operator=(const call_guard &) = delete;
-    ~call_guard() {
-        if (!held_) return;
-        fesetenv(&environment_);
-        ctx_->state.store(IDLE);
-    }
-    bool held() const { return held_; }
-
-  private:
-    sq_ctx *ctx_;
-    bool held_ = false;
-    fenv_t environment_;
-};
-
-template <class body> int32_t call(sq_ctx *ctx, body f) {
-    if (!ctx) return SQ_E_ARG;
-    call_guard guard(ctx);
-    if (!guard.held()) return SQ_E_BUSY;
-    int32_t status = guarded(f);
-    if (status != SQ_OK && !ctx->error.text[0]) fail(&ctx->error, status, "%s", sq_status_string(status));
     return status;
 }
 
@@ -195,7 +57,11 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
         return p;
     };
     auto floats = [&](size_t n) { return reinterpret_cast<float *>(take_bytes(n * sizeof(float))); };
+    const head &h = c->model->head;
     m.x_stride = round_up(a.width, 16);
+    m.pooled_stride = m.x_stride;
+    for (const dense_layer &d : c->model->dense) m.pooled_stride = std::max(m.pooled_stride, round_up(d.weights.n, 16));
+    m.logit_stride = round_up(h.n_labels, 16);
     m.wide_stride = round_up(std::max<size_t>(3 * static_cast<size_t>(a.width), a.ffn), 16);
     m.q_stride = u8_stride(a.width);
     m.q_wide_stride = u8_stride(a.ffn);
@@ -207,9 +73,10 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
     m.q_wide = take_bytes(T * m.q_wide_stride);
     m.row_scale = floats(T);
     m.row_zero = reinterpret_cast<int32_t *>(floats(T));
-    m.pooled = floats(c->max_seqs * m.x_stride);
+    for (float *&pooled : m.pooled) pooled = floats(c->max_seqs * m.pooled_stride);
+    m.logits = floats((h.kind == SQ_HEAD_CLASSIFY ? c->max_seqs : T) * m.logit_stride);
     m.attention = floats(c->threads->count() * m.attention_floats);
-    m.seq_of = reinterpret_cast<uint32_t *>(floats(T));
+    m.position_of = reinterpret_cast<uint32_t *>(floats(T));
     return at;
 }
 
@@ -224,11 +91,7 @@ int allocate(sq_ctx *c) {
     return SQ_OK;
 }
 
-// ---- the forward pass ----
-
 int check_batch(sq_ctx *c, const sq_batch &batch);
-int forward(sq_ctx *c, const sq_batch &batch, bool hidden, uint32_t pooling);
-int embed_texts(sq_ctx *c, const sq_texts &texts, const sq_embed_params &params, size_t dimensions, float *out);
 
 } // namespace
 
@@ -307,9 +170,19 @@ int32_t sq_model_get_info(const sq_model *model, sq_model_info *info) {
     i.pooling = a.pooling;
     i.normalize = a.normalize;
     i.quant = a.quant;
+    i.head = model->head.kind;
+    i.n_labels = model->head.n_labels;
+    i.multi_label = model->head.multi_label;
+    i.embed_width = model->dense.empty() ? a.width : model->dense.back().weights.n;
     i.file_bytes = model->file.n_bytes;
     i.n_params = model->n_params;
     return give(i, info);
+}
+
+const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n) {
+    if (!model || !n || i >= model->head.labels.size()) return nullptr;
+    *n = model->head.labels[i].size();
+    return model->head.labels[i].c_str();
 }
 
 const char *sq_isa_string(const sq_model *model) { return model ? model->kernels->name : nullptr; }
@@ -338,18 +211,6 @@ int32_t sq_model_meta(const sq_model *model, const char *key, char *out, size_t 
 // ---- text ----
 
 void sq_tokenize_params_init(sq_tokenize_params *params, size_t size) { init(params, size); }
-
-namespace {
-
-encode_options options_for(const architecture &a, uint32_t max_len, uint32_t truncate, uint32_t specials_as_text) {
-    encode_options o;
-    o.max_len = max_len == 0 ? a.max_tokens : max_len == UINT32_MAX ? SIZE_MAX : max_len;
-    o.truncate = truncate != 0;
-    o.specials_as_text = specials_as_text != 0;
-    return o;
-}
-
-} // namespace
 
 int32_t sq_tokenize(const sq_model *model, const char *a, size_t n_a, const char *b, size_t n_b, const sq_tokenize_params *params, int32_t *ids, int32_t *types,
                     uint32_t *spans, int32_t *sources, size_t cap, size_t *n) {
@@ -452,21 +313,9 @@ void sq_ctx_set_tap(sq_ctx *ctx, sq_tap tap) { ctx->tap = tap; }
 
 namespace {
 
-int needs_space(sq_ctx *c, size_t need, size_t cap, size_t *n) {
-    *n = need;
-    return need > cap ? fail(&c->error, SQ_E_SPACE, "the buffer holds %zu floats and %zu are needed", cap, need) : SQ_OK;
-}
-
-int contains_nan(sq_ctx *c, const float *x, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (x[i] != x[i]) return fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not a number");
-    return SQ_OK;
-}
-
-// Copies rows of `width` floats out of padded scratch, refusing NaN.
-int copy_rows(sq_ctx *c, const float *from, size_t n_rows, float *out) {
-    const size_t width = c->model->arch.width;
-    for (size_t r = 0; r < n_rows; r++) memcpy(out + r * width, from + r * c->mem.x_stride, width * sizeof(float));
+// Copies rows of `width` floats, `stride` apart in scratch, to the caller, refusing NaN.
+int copy_rows(sq_ctx *c, const float *from, size_t stride, size_t width, size_t n_rows, float *out) {
+    for (size_t r = 0; r < n_rows; r++) memcpy(out + r * width, from + r * stride, width * sizeof(float));
     return contains_nan(c, out, n_rows * width);
 }
 
@@ -475,40 +324,23 @@ int copy_rows(sq_ctx *c, const float *from, size_t n_rows, float *out) {
 int32_t sq_forward(sq_ctx *ctx, const sq_batch *batch, int32_t kind, float *out, size_t cap, size_t *n) {
     return call(ctx, [&]() -> int32_t {
         message *why = &ctx->error;
+        const scratch &m = ctx->mem;
+        const head &h = ctx->model->head;
         if (!batch || !n || (!out && cap)) return fail(why, SQ_E_ARG, "batch, n or out is null");
         if (kind < SQ_HIDDEN || kind > SQ_LOGITS) return fail(why, SQ_E_ARG, "unknown kind %d", kind);
-        if (kind == SQ_LOGITS) return fail(why, SQ_E_TASK, "the model has no head: it gives hidden states and pooled vectors");
+        if (kind == SQ_LOGITS && h.kind == SQ_HEAD_NONE) return fail(why, SQ_E_TASK, "the model has no head: it gives hidden states and pooled vectors");
         sq_batch b;
         if (int status = take(batch, &b, why)) return status;
         if (int status = check_batch(ctx, b)) return status;
-        const bool hidden = kind == SQ_HIDDEN;
-        const size_t n_rows = hidden ? (b.n_seqs ? b.starts[b.n_seqs] : 0) : b.n_seqs;
-        if (int status = needs_space(ctx, n_rows * ctx->model->arch.width, cap, n)) return status;
+        const bool by_token = kind == SQ_HIDDEN || (kind == SQ_LOGITS && h.kind != SQ_HEAD_CLASSIFY);
+        const size_t n_rows = b.n_seqs == 0 ? 0 : by_token ? b.starts[b.n_seqs] : b.n_seqs, width = kind == SQ_LOGITS ? h.n_labels : ctx->model->arch.width;
+        if (int status = needs_space(ctx, n_rows * width, cap, n)) return status;
         if (b.n_seqs == 0) return SQ_OK;
-        if (int status = forward(ctx, b, hidden, ctx->model->arch.pooling)) return status;
-        return copy_rows(ctx, hidden ? ctx->mem.x : ctx->mem.pooled, n_rows, out);
-    });
-}
-
-void sq_embed_params_init(sq_embed_params *params, size_t size) { init(params, size); }
-
-int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *params, float *out, size_t cap, size_t *n) {
-    return call(ctx, [&]() -> int32_t {
-        message *why = &ctx->error;
-        if (!texts || !n || (!out && cap)) return fail(why, SQ_E_ARG, "texts, n or out is null");
-        sq_texts t;
-        sq_embed_params p;
-        if (int status = take(texts, &t, why)) return status;
-        if (int status = take(params, &p, why)) return status;
-        const uint32_t width = ctx->model->arch.width;
-        if (p.pooling > SQ_POOL_CLS || p.normalize > SQ_NORMALIZE_NO) return fail(why, SQ_E_ARG, "unknown pooling or normalize");
-        if (p.dimensions > width) return fail(why, SQ_E_ARG, "%u dimensions of a vector that has %u", p.dimensions, width);
-        if (p.reserved) return fail(why, SQ_E_VERSION, "sq_embed_params.reserved is not 0");
-        const size_t dimensions = p.dimensions ? p.dimensions : width;
-        if (int status = needs_space(ctx, t.n_texts * dimensions, cap, n)) return status;
-        if (t.n_texts == 0) return SQ_OK;
-        if (int status = embed_texts(ctx, t, p, dimensions, out)) return status;
-        return contains_nan(ctx, out, t.n_texts * dimensions);
+        const result what = kind == SQ_HIDDEN ? result::hidden : kind == SQ_POOLED ? result::pooled : result::logits;
+        if (int status = forward(ctx, b, what, ctx->model->arch.pooling)) return status;
+        if (kind == SQ_HIDDEN) return copy_rows(ctx, m.x, m.x_stride, width, n_rows, out);
+        if (kind == SQ_POOLED) return copy_rows(ctx, m.pooled[0], m.pooled_stride, width, n_rows, out);
+        return copy_rows(ctx, m.logits, m.logit_stride, width, n_rows, out);
     });
 }
 
@@ -538,76 +370,6 @@ int check_batch(sq_ctx *c, const sq_batch &b) {
     return SQ_OK;
 }
 
-int check_texts(sq_ctx *c, const sq_texts &t) {
-    message *why = &c->error;
-    if (!t.a_starts || (!t.a && t.a_starts[t.n_texts] > t.a_starts[0])) return fail(why, SQ_E_ARG, "the texts or their starts are null");
-    if (t.b_starts && !t.b && t.b_starts[t.n_texts] > t.b_starts[0]) return fail(why, SQ_E_ARG, "the second texts are null");
-    for (uint32_t i = 0; i < t.n_texts; i++)
-        if (t.a_starts[i + 1] < t.a_starts[i] || (t.b_starts && t.b_starts[i + 1] < t.b_starts[i])) return fail(why, SQ_E_ARG, "the start of text %u falls", i + 1);
-    return SQ_OK;
-}
-
-int encode_text(sq_ctx *c, const sq_texts &t, uint32_t i, const sq_embed_params &p) {
-    const architecture &a = c->model->arch;
-    encode_options o = options_for(a, p.max_len, p.truncate, p.specials_as_text);
-    o.max_len = std::min<size_t>({o.max_len, a.n_positions, c->max_tokens});
-    const char *text_a = t.a + t.a_starts[i], *text_b = nullptr;
-    size_t n_b = 0;
-    if (t.b_starts) {
-        text_b = t.b ? t.b + t.b_starts[i] : "";
-        n_b = t.b_starts[i + 1] - t.b_starts[i];
-    }
-    int status = c->model->tok.encode(text_a, t.a_starts[i + 1] - t.a_starts[i], text_b, n_b, o, &c->text, &c->error);
-    if (status == SQ_E_LIMIT) fail(&c->error, status, "text %u has %zu tokens; the limit is %zu (truncate cuts it)", i, c->text.full_len, o.max_len);
-    return status;
-}
-
-// Moves the pooled vectors of a finished batch to the caller's rows, cut and normalised.
-void emit(sq_ctx *c, uint32_t n_seqs, size_t dimensions, bool normalize, float *out) {
-    const kernels &k = *c->model->kernels;
-    const size_t stride = c->mem.x_stride;
-    for (uint32_t s = 0; s < n_seqs; s++) {
-        float *v = c->mem.pooled + s * stride;
-        std::fill(v + dimensions, v + stride, 0.0f);
-        const float squares = normalize ? k.sum_squares(v, stride) : 0;
-        if (squares > 0) k.scale(v, 1 / sqrtf(squares), stride, v);
-        memcpy(out + s * dimensions, v, dimensions * sizeof(float));
-    }
-}
-
-// Texts become batches as large as the context allows; each batch is one forward pass.
-int embed_texts(sq_ctx *c, const sq_texts &t, const sq_embed_params &p, size_t dimensions, float *out) {
-    if (int status = check_texts(c, t)) return status;
-    const architecture &a = c->model->arch;
-    const bool normalize = p.normalize == SQ_NORMALIZE_MODEL ? a.normalize != 0 : p.normalize == SQ_NORMALIZE_YES;
-    uint32_t n_done = 0; // texts whose vectors are out
-    auto flush = [&]() -> int {
-        const uint32_t n_seqs = static_cast<uint32_t>(c->starts.size()) - 1;
-        if (n_seqs == 0) return SQ_OK;
-        sq_batch b{sizeof b, n_seqs, c->ids.data(), c->types.data(), c->starts.data()};
-        if (int status = forward(c, b, false, p.pooling ? p.pooling : a.pooling)) return status;
-        emit(c, n_seqs, dimensions, normalize, out + n_done * dimensions);
-        n_done += n_seqs;
-        c->ids.clear();
-        c->types.clear();
-        c->starts.assign(1, 0);
-        return SQ_OK;
-    };
-    c->ids.clear();
-    c->types.clear();
-    c->starts.assign(1, 0);
-    for (uint32_t i = 0; i < t.n_texts; i++) {
-        if (int status = encode_text(c, t, i, p)) return status;
-        if (c->ids.size() + c->text.ids.size() > c->max_tokens || c->starts.size() > c->max_seqs)
-            if (int status = flush()) return status;
-        c->ids.insert(c->ids.end(), c->text.ids.begin(), c->text.ids.end());
-        if (a.n_types) c->types.insert(c->types.end(), c->text.types.begin(), c->text.types.end());
-        else c->types.resize(c->ids.size());
-        c->starts.push_back(static_cast<uint32_t>(c->ids.size()));
-    }
-    return flush();
-}
-
 // ---- the forward pass ----
 
 uint64_t now_ns() {
@@ -621,8 +383,8 @@ struct pass {
     sq_ctx *c;
     const sq_batch *batch;
     uint32_t T;
-    bool hidden;       // leave hidden states; otherwise pool them
-    uint32_t pooling;
+    result what;
+    uint32_t pooling;  // SQ_POOL_*
     bool stop = false; // written by thread 0 between two barriers
     uint64_t last_ns = 0;
 
@@ -674,7 +436,7 @@ struct pass {
         for (size_t t = rows.first; t < rows.past; t++) {
             float *x = s.x + t * s.x_stride, *sum = s.y + t * s.x_stride;
             const size_t id = static_cast<size_t>(batch->ids[t]), type = batch->types ? static_cast<size_t>(batch->types[t]) : 0;
-            const float *added = m.positions + position_row(t) * s.x_stride;
+            const float *added = m.positions + s.position_of[t] * s.x_stride;
             if (m.types) {
                 k().add(added, m.types + type * s.x_stride, s.x_stride, sum);
                 added = sum;
@@ -684,18 +446,6 @@ struct pass {
             normalize(m.embed_norm, t, &m.layers[0].qkv);
         }
         step(thread, SQ_OP_EMBED);
-    }
-
-    // Row of the position table for token t: the index within its sequence; with RoBERTa's offset, pad tokens read row pad id and the others are counted from
-    // there (transformers, create_position_ids_from_input_ids).
-    size_t position_row(size_t t) const {
-        const size_t first = batch->starts[c->mem.seq_of[t]], offset = arch().position_offset;
-        if (offset == 0) return t - first;
-        const int32_t pad = static_cast<int32_t>(offset) - 1;
-        if (batch->ids[t] == pad) return offset - 1;
-        size_t n_pads = 0;
-        for (size_t i = first; i < t; i++) n_pads += batch->ids[i] == pad;
-        return offset + t - first - n_pads;
     }
 
     // x[row] = LayerNorm(x[row]), quantised for `next` if there is one.
@@ -720,14 +470,14 @@ struct pass {
 
     // The product of a linear layer: input f32 [T][x_stride] or u8 [T][q_stride], and what the caller has set in `g`: output and epilogue.
     // Threads take whole panels: each reads only its part of the weights.
-    void product(uint32_t thread, uint32_t op, const linear &l, const float *x, size_t x_stride, const uint8_t *q, size_t q_stride, gemm_args g) {
+    void product(uint32_t thread, uint32_t op, const linear &l, size_t rows, const float *x, size_t x_stride, const uint8_t *q, size_t q_stride, gemm_args g) {
         const share panels = split(round_up(l.n, 16) / 16, thread);
         const size_t column = panels.first * 16, depth = l.is_s8 ? round_up(l.k, 64) : l.k;
         if (panels.first < panels.past) {
             g.x = l.is_s8 ? static_cast<const void *>(q) : x;
             g.x_stride = l.is_s8 ? q_stride : x_stride;
             g.w = static_cast<const uint8_t *>(l.w) + column * depth * (l.is_s8 ? 1 : sizeof(float));
-            g.m = T;
+            g.m = rows;
             g.n_panels = panels.past - panels.first;
             g.k = depth;
             g.bias = l.bias + column;
@@ -740,7 +490,7 @@ struct pass {
             g.out = static_cast<uint8_t *>(g.out) + column * (g.out_mul ? 1 : sizeof(float));
             (l.is_s8 ? k().gemm_u8s8 : k().gemm_f32)(&g);
         }
-        step(thread, op, 2 * static_cast<size_t>(T) * l.n * l.k);
+        step(thread, op, 2 * rows * l.n * l.k);
     }
 
     // y: softmax(q k') v for every sequence and head, from `wide`, where a row holds q, k and v side by side.
@@ -780,7 +530,7 @@ struct pass {
         gemm_args qkv{};
         qkv.out = s.wide;
         qkv.out_stride = s.wide_stride;
-        product(thread, SQ_OP_QKV, l.qkv, s.x, s.x_stride, s.q, s.q_stride, qkv);
+        product(thread, SQ_OP_QKV, l.qkv, T, s.x, s.x_stride, s.q, s.q_stride, qkv);
 
         attention(thread);
         see(thread, "out", i, s.y, arch().width, s.x_stride);
@@ -790,7 +540,7 @@ struct pass {
         out.residual = s.x;
         out.out = s.x;
         out.out_stride = s.x_stride;
-        product(thread, SQ_OP_OUT, l.out, s.y, s.x_stride, s.q, s.q_stride, out);
+        product(thread, SQ_OP_OUT, l.out, T, s.y, s.x_stride, s.q, s.q_stride, out);
         normalize_rows(thread, l.out_norm, &l.up);
 
         see(thread, "up", i, s.x, arch().width, s.x_stride);
@@ -810,7 +560,7 @@ struct pass {
         up.out_stride = fused ? s.q_wide_stride : s.wide_stride;
         up.out_mul = fused ? l.down.mul : nullptr;
         up.out_zero = l.down.zero;
-        product(thread, SQ_OP_UP, l.up, s.x, s.x_stride, s.q, s.q_stride, up);
+        product(thread, SQ_OP_UP, l.up, T, s.x, s.x_stride, s.q, s.q_stride, up);
         if (!fused) see(thread, "down", static_cast<uint32_t>(&l - model().layers.data()), s.wide, arch().ffn, s.wide_stride);
 
         if (l.down.is_dynamic) quantize_rows(thread, l.down, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride);
@@ -818,22 +568,58 @@ struct pass {
         down.residual = s.x;
         down.out = s.x;
         down.out_stride = s.x_stride;
-        product(thread, SQ_OP_DOWN, l.down, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride, down);
+        product(thread, SQ_OP_DOWN, l.down, T, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride, down);
     }
 
-    // pooled: the mean of a sequence's rows, or its first row.
-    void pool(uint32_t thread) {
+    // pooled[0]: the mean or the maximum of a sequence's rows, or its first row.
+    void pool(uint32_t thread, uint32_t how) {
         const scratch &s = c->mem;
         const share seqs = split(batch->n_seqs, thread);
         for (size_t seq = seqs.first; seq < seqs.past; seq++) {
             const size_t first = batch->starts[seq], past = batch->starts[seq + 1];
-            float *v = s.pooled + seq * s.x_stride;
+            float *v = s.pooled[0] + seq * s.pooled_stride;
             memcpy(v, s.x + first * s.x_stride, s.x_stride * sizeof(float));
-            if (pooling == SQ_POOL_CLS) continue;
-            for (size_t t = first + 1; t < past; t++) k().add(v, s.x + t * s.x_stride, s.x_stride, v);
-            k().scale(v, 1 / static_cast<float>(past - first), s.x_stride, v);
+            for (size_t t = first + 1; how != SQ_POOL_CLS && t < past; t++) {
+                const float *x = s.x + t * s.x_stride;
+                if (how != SQ_POOL_MAX) k().add(v, x, s.x_stride, v);
+                else for (size_t j = 0; j < s.x_stride; j++) v[j] = v[j] < x[j] ? x[j] : v[j];
+            }
+            if (how != SQ_POOL_CLS && how != SQ_POOL_MAX) k().scale(v, 1 / static_cast<float>(past - first), s.x_stride, v);
         }
         step(thread, SQ_OP_HEAD);
+    }
+
+    // A float linear layer of a head: from rows of x to rows of out.
+    void head_layer(uint32_t thread, const linear &l, activation act, size_t rows, const float *x, size_t x_stride, float *out, size_t out_stride) {
+        gemm_args g{};
+        g.act = act;
+        g.out = out;
+        g.out_stride = out_stride;
+        product(thread, SQ_OP_HEAD, l, rows, x, x_stride, nullptr, 0, g);
+    }
+
+    // pooled vectors through the Dense modules, to and fro between the two buffers.
+    void dense_modules(uint32_t thread) {
+        const scratch &s = c->mem;
+        for (size_t i = 0; i < model().dense.size(); i++) {
+            const dense_layer &d = model().dense[i];
+            head_layer(thread, d.weights, d.act, batch->n_seqs, s.pooled[i % 2], s.pooled_stride, s.pooled[1 - i % 2], s.pooled_stride);
+        }
+    }
+
+    void logits(uint32_t thread) {
+        const scratch &s = c->mem;
+        const head &h = model().head;
+        if (h.kind != SQ_HEAD_CLASSIFY) return head_layer(thread, h.out, ACT_NONE, T, s.x, s.x_stride, s.logits, s.logit_stride);
+        pool(thread, SQ_POOL_CLS);
+        const float *first = s.pooled[0];
+        size_t stride = s.pooled_stride;
+        if (h.has_dense) {
+            head_layer(thread, h.dense, h.act, batch->n_seqs, first, stride, s.y, s.x_stride);
+            first = s.y;
+            stride = s.x_stride;
+        }
+        head_layer(thread, h.out, ACT_NONE, batch->n_seqs, first, stride, s.logits, s.logit_stride);
     }
 
     void all(uint32_t thread) {
@@ -841,20 +627,32 @@ struct pass {
         embed(thread);
         see(thread, "embed", 0, c->mem.x, arch().width, c->mem.x_stride);
         for (uint32_t i = 0; i < arch().n_layers && !stop; i++) layer(thread, i);
-        if (!hidden && !stop) pool(thread);
+        if (!stop && (what == result::pooled || what == result::embedded)) pool(thread, pooling);
+        if (!stop && what == result::embedded) dense_modules(thread);
+        if (!stop && what == result::logits) logits(thread);
         if (k().thread_end) k().thread_end();
     }
 };
 
-// Leaves hidden states in mem.x, or pooled vectors in mem.pooled. The batch has been checked.
-int forward(sq_ctx *c, const sq_batch &batch, bool hidden, uint32_t pooling) {
-    pass p{c, &batch, batch.starts[batch.n_seqs], hidden, pooling};
-    for (uint32_t s = 0; s < batch.n_seqs; s++) std::fill(c->mem.seq_of + batch.starts[s], c->mem.seq_of + batch.starts[s + 1], s);
+// Rows of the position table: the index within a sequence; with RoBERTa's offset, pad tokens read row pad id and the others are counted from there
+// (transformers, create_position_ids_from_input_ids).
+void find_positions(sq_ctx *c, const sq_batch &batch) {
+    const uint32_t offset = c->model->arch.position_offset;
+    const int32_t pad = static_cast<int32_t>(offset) - 1;
+    for (uint32_t s = 0; s < batch.n_seqs; s++) {
+        uint32_t next = offset;
+        for (uint32_t t = batch.starts[s]; t < batch.starts[s + 1]; t++) c->mem.position_of[t] = offset && batch.ids[t] == pad ? offset - 1 : next++;
+    }
+}
+
+} // namespace
+
+int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling) {
+    pass p{c, &batch, batch.starts[batch.n_seqs], what, pooling};
+    find_positions(c, batch);
     p.last_ns = now_ns();
     c->threads->run([](void *arg, uint32_t thread) { static_cast<pass *>(arg)->all(thread); }, &p);
     c->stats.n_forward++;
     c->stats.n_tokens += p.T;
     return p.stop ? fail(&c->error, SQ_E_CANCEL, "cancelled") : SQ_OK;
 }
-
-} // namespace

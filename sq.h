@@ -110,6 +110,12 @@ SQ_API void sq_model_free(sq_model *model);
 #define SQ_POOL_NONE 0 /* the checkpoint does not say; sq_embed then takes the mean */
 #define SQ_POOL_MEAN 1 /* mean over all tokens */
 #define SQ_POOL_CLS 2  /* the first token's vector */
+#define SQ_POOL_MAX 3  /* the highest value of each entry over all tokens */
+
+#define SQ_HEAD_NONE 0     /* an encoder: hidden states and embeddings */
+#define SQ_HEAD_CLASSIFY 1 /* labels for a text or a pair; with one label, a score (rerankers) */
+#define SQ_HEAD_ANSWER 2   /* start and end of an answer in a context */
+#define SQ_HEAD_TAG 3      /* a label for each token */
 
 #define SQ_QUANT_FLOAT 0
 #define SQ_QUANT_STATIC 1
@@ -128,12 +134,20 @@ typedef struct sq_model_info {
     uint32_t pooling;       /* SQ_POOL_* */
     uint32_t normalize;     /* 1: the checkpoint's vectors are scaled to length 1 */
     uint32_t quant;         /* SQ_QUANT_*: how linear layers compute, by majority */
+    uint32_t head;          /* SQ_HEAD_* */
+    uint32_t n_labels;      /* logits of a text (classify) or a token (answer: 2; tag); 0 without a head */
+    uint32_t multi_label;   /* 1: labels are independent, scores are sigmoids; 0: softmax */
+    uint32_t embed_width;   /* floats that sq_embed gives for a text: width, or what the checkpoint's Dense modules make of it */
     size_t file_bytes;      /* size of the model file */
     size_t n_params;        /* parameters of the checkpoint's encoder */
 } sq_model_info;
 
 /* Fills *info up to info->size. Errors: ARG. */
 SQ_API int32_t sq_model_get_info(const sq_model *model, sq_model_info *info);
+
+/* The name of a label, 0 <= i < n_labels, as the checkpoint's id2label has it: UTF-8, NUL-terminated, *n bytes without the NUL. Borrowed: lives until the model
+ * is freed. NULL past the last. An `answer` head has no names. */
+SQ_API const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n);
 
 /* The instruction set that this model's contexts use. Static storage; NULL for a null model. */
 SQ_API const char *sq_isa_string(const sq_model *model);
@@ -232,10 +246,10 @@ typedef struct sq_batch {
 
 #define SQ_HIDDEN 1 /* f32 [tokens][D]: the last layer's output for each token */
 #define SQ_POOLED 2 /* f32 [n_seqs][D]: hidden states pooled as the model says (mean where it does not say), not normalised */
-#define SQ_LOGITS 3 /* the head's scores; SQ_E_TASK where the model has none */
+#define SQ_LOGITS 3 /* what the head makes of them: f32 [n_seqs][n_labels] (classify) or [tokens][n_labels] (answer: start, end; tag) */
 
 /* Runs the network over a batch of token sequences. cap and *n count floats.
- * Errors: ARG (an id, a type or a start out of range: the message says which), VERSION, LIMIT, SPACE, TASK, BUSY, NUMERIC, CANCEL. */
+ * Errors: TASK (logits of a model without a head), ARG (an id, a type or a start out of range: the message says which), VERSION, LIMIT, SPACE, BUSY, NUMERIC, CANCEL. */
 SQ_API int32_t sq_forward(sq_ctx *ctx, const sq_batch *batch, int32_t kind, float *out, size_t cap, size_t *n);
 
 typedef struct sq_texts {
@@ -253,7 +267,7 @@ typedef struct sq_texts {
 
 typedef struct sq_embed_params {
     uint32_t size;             /* sizeof(sq_embed_params) */
-    uint32_t pooling;          /* SQ_POOL_MEAN or SQ_POOL_CLS; 0: the model's, mean where it has none */
+    uint32_t pooling;          /* SQ_POOL_MEAN, _CLS or _MAX; 0: the model's, mean where it has none */
     uint32_t normalize;        /* SQ_NORMALIZE_* : scale each vector to Euclidean length 1 (a zero vector stays zero) */
     uint32_t dimensions;       /* keep the first so many entries, before normalising (matryoshka); 0: all */
     uint32_t max_len;          /* as in sq_tokenize_params */
@@ -265,8 +279,85 @@ typedef struct sq_embed_params {
 SQ_API void sq_embed_params_init(sq_embed_params *params, size_t size);
 
 /* Embeds texts: out is f32 [n_texts][dimensions], cap and *n count floats. Any number of texts: they are run in batches that fit the context.
- * Errors: ARG, VERSION, MEM, LIMIT (the message names the text and its length), SPACE, BUSY, NUMERIC, CANCEL. */
+ * Errors: ARG, VERSION, MEM, LIMIT (the message names the text and its length), SPACE, BUSY, NUMERIC, CANCEL. The same for all that take texts. */
 SQ_API int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *params, float *out, size_t cap, size_t *n);
+
+/* Vectors as vector stores take them, each function from n floats at v.
+ *   s8    v * 127 / largest |v|, rounded to nearest even; returns largest |v| / 127, so that value = scale * s8 (0 for a zero vector)
+ *   f16   IEEE 754 binary16, rounded to nearest even; what overflows becomes infinite
+ *   bits  bit 7 - i % 8 of byte i / 8 is 1 where v[i] > 0; (n + 7) / 8 bytes, unused bits 0 */
+SQ_API float sq_to_s8(const float *v, size_t n, int8_t *out);
+SQ_API void sq_to_f16(const float *v, size_t n, uint16_t *out);
+SQ_API void sq_to_bits(const float *v, size_t n, uint8_t *out);
+
+/* ---- tasks: text in, answers out ---- */
+
+typedef struct sq_classify_params {
+    uint32_t size;             /* sizeof(sq_classify_params) */
+    uint32_t max_len;          /* as in sq_tokenize_params */
+    uint32_t truncate;         /* as in sq_tokenize_params */
+    uint32_t specials_as_text; /* as in sq_tokenize_params */
+} sq_classify_params;
+
+SQ_API void sq_classify_params_init(sq_classify_params *params, size_t size);
+
+/* Classifies texts or pairs. scores and logits are f32 [n_texts][n_labels]; each may be NULL; cap counts the floats of each and *n what is needed.
+ * Scores are the softmax of a text's logits; for multi-label models, and for one label, the sigmoid of each.
+ * Errors: TASK (the model has no `classify` head; the message says what it has), and those of sq_embed. */
+SQ_API int32_t sq_classify(sq_ctx *ctx, const sq_texts *texts, const sq_classify_params *params, float *scores, float *logits, size_t cap, size_t *n);
+
+/* Scores documents for a query with a cross-encoder, a `classify` model of one label: scores f32 [n_texts] are the logits for the pairs (query, document i);
+ * order [n_texts] (may be NULL) lists the documents by falling score, equal scores by rising index. documents->b must be NULL.
+ * params may be NULL. cap and *n count documents. Errors: TASK, and those of sq_embed. */
+SQ_API int32_t sq_rerank(sq_ctx *ctx, const char *query, size_t n_query, const sq_texts *documents, const sq_classify_params *params, float *scores,
+                         uint32_t *order, size_t cap, size_t *n);
+
+typedef struct sq_answer_params {
+    uint32_t size;             /* sizeof(sq_answer_params) */
+    uint32_t window;           /* most tokens of a window, question and special tokens included; 0: the model's max_tokens */
+    uint32_t stride;           /* tokens of context that two windows share; 0: 128, or half of a window's room where that is less */
+    uint32_t max_answer;       /* most tokens of an answer; 0: 30 */
+    uint32_t allow_null;       /* 1: "no answer" competes (SQuAD 2): it is returned as start = end = 0 */
+    uint32_t specials_as_text; /* as in sq_tokenize_params */
+} sq_answer_params;
+
+SQ_API void sq_answer_params_init(sq_answer_params *params, size_t size);
+
+typedef struct sq_answer_span {
+    size_t start, end; /* bytes of the context, [start, end) */
+    float score;       /* start logit + end logit of the window it was found in; for "no answer" the lowest sum on the first token over all windows */
+    float probability; /* softmax of the score among the candidates returned to the caller or not: the 20 best, and "no answer" if allowed */
+} sq_answer_span;
+
+/* Finds the best answers to a question in a context of any length: the context is cut into overlapping windows, each run with the question before it, and spans
+ * are ranked by score over all windows. spans [cap] receives up to cap answers, best first, no two with the same bytes; *n is how many there are (at most 20).
+ * An empty context has none. Errors: TASK, LIMIT (the question leaves no room for context), and those of sq_embed but SPACE. */
+SQ_API int32_t sq_answer(sq_ctx *ctx, const char *question, size_t n_question, const char *context, size_t n_context, const sq_answer_params *params,
+                         sq_answer_span *spans, size_t cap, size_t *n);
+
+typedef struct sq_entity {
+    uint32_t text;     /* index of the text */
+    uint32_t label;    /* of sq_model_label; for entities joined from B- and I- labels the label of the first word */
+    size_t start, end; /* bytes of the text, [start, end) */
+    float score;       /* mean of its words' probabilities */
+    uint32_t n_words;
+} sq_entity;
+
+#define SQ_TAG_WORDS 1 /* one entry a word, label "O" included; a word's label is its first token's */
+
+typedef struct sq_tag_params {
+    uint32_t size;             /* sizeof(sq_tag_params) */
+    uint32_t mode;             /* 0: entities: neighbouring words with B-X, I-X joined, "O" left out; SQ_TAG_WORDS */
+    uint32_t max_len;          /* as in sq_tokenize_params */
+    uint32_t truncate;         /* as in sq_tokenize_params */
+    uint32_t specials_as_text; /* as in sq_tokenize_params */
+    uint32_t reserved;         /* 0 */
+} sq_tag_params;
+
+SQ_API void sq_tag_params_init(sq_tag_params *params, size_t size);
+
+/* Labels the words of texts (named entities and the like). entities [cap]; *n is how many there are. Errors: TASK, and those of sq_embed. */
+SQ_API int32_t sq_tag(sq_ctx *ctx, const sq_texts *texts, const sq_tag_params *params, sq_entity *entities, size_t cap, size_t *n);
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,26 @@ int float_model::linear_layer(uint32_t layer, linear_role role, float_linear *ou
     return SQ_OK;
 }
 
+namespace {
+
+const char *activation_name(activation act) {
+    switch (act) {
+    case ACT_GELU_ERF: return "gelu";
+    case ACT_GELU_TANH: return "gelu_tanh";
+    case ACT_RELU: return "relu";
+    case ACT_TANH: return "tanh";
+    default: return "none";
+    }
+}
+
+void write_plain(const std::string &name, const float *w, const float *bias, uint32_t n, uint32_t k, writer *out) {
+    out->meta_string(name + ".form", "f32");
+    out->panels_f32(name + ".weight", w, n, k);
+    out->rows(name + ".bias", DT_F32, bias, 1, n);
+}
+
+} // namespace
+
 void float_model::write_metadata(const char *quant, writer *out) const {
     const model_config &c = config_;
     const size_t end = folder_.find_last_not_of('/') + 1, start = folder_.rfind('/', end ? end - 1 : 0) + 1;
@@ -70,8 +90,8 @@ void float_model::write_metadata(const char *quant, writer *out) const {
     out->meta_u32("model.types", c.n_types);
     out->meta_u32("model.max_tokens", c.max_tokens);
     out->meta_f32("model.norm_eps", c.norm_eps);
-    out->meta_string("model.activation", c.act == ACT_GELU_ERF ? "gelu" : c.act == ACT_GELU_TANH ? "gelu_tanh" : "relu");
-    out->meta_string("model.pooling", c.pooling == SQ_POOL_MEAN ? "mean" : c.pooling == SQ_POOL_CLS ? "cls" : "none");
+    out->meta_string("model.activation", activation_name(c.act));
+    out->meta_string("model.pooling", c.pooling == SQ_POOL_MEAN ? "mean" : c.pooling == SQ_POOL_CLS ? "cls" : c.pooling == SQ_POOL_MAX ? "max" : "none");
     out->meta_u32("model.normalize", c.normalize);
     out->meta_string("model.quant", quant);
 }
@@ -107,6 +127,53 @@ int float_model::write_norm(const std::string &name, writer *out, message *why) 
     return SQ_OK;
 }
 
+// A layer of the head, n x width.
+int float_model::write_plain(const std::string &role, uint32_t n, writer *out, message *why) const {
+    std::vector<float> w, bias;
+    if (int status = read(role + ".weight", &w, why)) return status;
+    if (int status = read(role + ".bias", &bias, why)) return status;
+    sq::write_plain(role, w.data(), bias.data(), n, config_.width, out);
+    return SQ_OK;
+}
+
+int float_model::write_head(writer *out, message *why) const {
+    const model_config &c = config_;
+    if (c.head == head_kind::none) return SQ_OK;
+    const uint32_t n_labels = c.head == head_kind::answer ? 2 : static_cast<uint32_t>(c.labels.size());
+    const bool has_dense = c.head == head_kind::classify;
+    out->meta_string("head.kind", has_dense ? "classify" : c.head == head_kind::answer ? "answer" : "tag");
+    out->meta_u32("head.n_labels", n_labels);
+    out->meta_u32("head.multi_label", c.problem_type == "multi_label_classification");
+    if (c.head != head_kind::answer) out->meta_strings("head.labels", c.labels);
+    out->meta_u32("head.has_dense", has_dense);
+    if (has_dense) {
+        out->meta_string("head.activation", activation_name(c.head_act));
+        if (int status = write_plain("head.dense", c.width, out, why)) return status;
+    }
+    return write_plain("head.out", n_labels, out, why);
+}
+
+int float_model::write_dense(writer *out, message *why) const {
+    out->meta_u32("dense.count", static_cast<uint32_t>(config_.dense.size()));
+    for (size_t i = 0; i < config_.dense.size(); i++) {
+        const dense_module &d = config_.dense[i];
+        const std::string name = "dense." + std::to_string(i);
+        checkpoint weights;
+        if (int status = weights.open(d.folder, why)) return status;
+        const source_tensor *w = weights.find("linear.weight"), *b = weights.find("linear.bias");
+        if (!w || w->shape != std::vector<uint64_t>{d.out, d.in} || (d.has_bias && (!b || b->shape != std::vector<uint64_t>{d.out})))
+            return fail(why, SQ_E_FORMAT, "%s: linear.weight [%u, %u] or linear.bias [%u] is missing or misshapen", d.folder.c_str(), d.out, d.in, d.out);
+        std::vector<float> values(w->n_elements), bias(d.out, 0.0f);
+        if (int status = read_f32(*w, values.data(), why)) return status;
+        if (d.has_bias)
+            if (int status = read_f32(*b, bias.data(), why)) return status;
+        out->meta_string(name + ".activation", activation_name(d.act));
+        out->meta_u32(name + ".width", d.out);
+        sq::write_plain(name, values.data(), bias.data(), d.out, d.in, out);
+    }
+    return SQ_OK;
+}
+
 int float_model::write_rest(bool words_s8, const char *quant, writer *out, message *why) const {
     write_metadata(quant, out);
     if (int status = write_embeddings(words_s8, out, why)) return status;
@@ -116,14 +183,14 @@ int float_model::write_rest(bool words_s8, const char *quant, writer *out, messa
         for (const char *norm : {"out_norm", "down_norm"})
             if (int status = write_norm(p + norm, out, why)) return status;
     }
+    if (int status = write_head(out, why)) return status;
+    if (int status = write_dense(out, why)) return status;
     return read_tokenizer(config_.folder, config_.vocab, out, why);
 }
 
 void write_linear(uint32_t layer, linear_role role, const float_linear &l, writer *out) {
     const std::string p = "layer." + std::to_string(layer) + "." + ROLE_NAMES[role];
-    out->meta_string(p + ".form", "f32");
-    out->panels_f32(p + ".weight", l.w.data(), l.n, l.k);
-    out->rows(p + ".bias", DT_F32, l.bias.data(), 1, l.n);
+    write_plain(p, l.w.data(), l.bias.data(), l.n, l.k, out);
 }
 
 void write_linear(uint32_t layer, linear_role role, const int8_linear &l, writer *out) {

@@ -25,13 +25,16 @@ class float_model {
     // One linear layer; QKV stacks query (times 1 / sqrt(head width), weights and bias), key and value.
     int linear_layer(uint32_t layer, linear_role role, float_linear *out, message *why) const;
 
-    // Everything but the linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, tokenizer.
+    // Everything but the encoder's linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, head, Dense modules, tokenizer.
     int write_rest(bool words_s8, const char *quant, writer *out, message *why) const;
 
   private:
     int read(const std::string &role, std::vector<float> *out, message *why) const;
     int write_embeddings(bool words_s8, writer *out, message *why) const;
     int write_norm(const std::string &name, writer *out, message *why) const;
+    int write_plain(const std::string &role, uint32_t n, writer *out, message *why) const;
+    int write_head(writer *out, message *why) const;
+    int write_dense(writer *out, message *why) const;
     void write_metadata(const char *quant, writer *out) const;
 
     std::string folder_;

@@ -171,7 +171,8 @@ static void read_arithmetic(reader *r, model_config *c) {
     const std::string positions = r->text_or("position_embedding_type", "absolute");
     if (positions != "absolute") r->refuse("position_embedding_type", quoted(positions) + " is not supported; absolute is");
     const json::value *pruned = r->find("pruned_heads");
-    if (pruned && !(pruned->is_object() && pruned->members.empty())) r->refuse("pruned_heads", "is not empty: layers with different numbers of heads are not supported");
+    const bool is_pruned = pruned && !(pruned->is_object() && pruned->members.empty());
+    if (is_pruned) r->refuse("pruned_heads", "is not empty: layers with different numbers of heads are not supported");
     if (r->find("quantization_config")) r->refuse("quantization_config", "is present: convert the checkpoint that was quantised, not the result");
     r->forbid("is_decoder");
     r->forbid("is_encoder_decoder");
@@ -192,7 +193,10 @@ static void read_labels(reader *r, model_config *c) {
     for (const json::member &m : map->members) { // n different keys below n are 0 .. n-1
         size_t id = 0;
         for (const char digit : m.key) id = digit >= '0' && digit <= '9' && id <= MAX_LABELS ? id * 10 + static_cast<size_t>(digit - '0') : SIZE_MAX;
-        if (m.key != std::to_string(id) || id >= n) return r->refuse("id2label", "has the key " + quoted(m.key) + "; with its " + std::to_string(n) + " labels, keys are 0 to " + std::to_string(n - 1));
+        if (m.key != std::to_string(id) || id >= n) {
+            const std::string range = std::to_string(n) + " labels, keys are 0 to " + std::to_string(n - 1);
+            return r->refuse("id2label", "has the key " + quoted(m.key) + "; with its " + range);
+        }
         if (m.item.is_integer) {
             c->labels[id] = std::to_string(m.item.integer);
         } else if (m.item.is_string()) {
@@ -207,7 +211,8 @@ static void read_head(reader *r, model_config *c) {
     if (c->head == head_kind::none) return;
     read_labels(r, c);
     if (c->head == head_kind::answer) {
-        if (r->status == SQ_OK && c->labels.size() != 2) r->refuse("id2label", "has " + std::to_string(c->labels.size()) + " labels; question answering has two logits");
+        const size_t n = c->labels.size();
+        if (n != 2) r->refuse("id2label", "has " + std::to_string(n) + " labels; question answering has two logits");
         c->labels.clear();
     }
     if (c->head != head_kind::classify) return;
@@ -237,7 +242,7 @@ static const struct {
 } POOLING_MODES[] = {
     {"pooling_mode_cls_token", "cls", SQ_POOL_CLS},
     {"pooling_mode_mean_tokens", "mean", SQ_POOL_MEAN},
-    {"pooling_mode_max_tokens", "max", 0},
+    {"pooling_mode_max_tokens", "max", SQ_POOL_MAX},
     {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", 0},
     {"pooling_mode_weightedmean_tokens", "weightedmean", 0},
     {"pooling_mode_lasttoken", "lasttoken", 0},
@@ -247,7 +252,7 @@ static void add_mode(reader *r, const std::string &mode, model_config *c) {
     uint32_t pooling = 0;
     for (const auto &m : POOLING_MODES)
         if (mode == m.mode) pooling = m.pooling;
-    if (pooling == 0) return r->refuse("pooling mode", quoted(mode) + " is not supported; mean and cls are");
+    if (pooling == 0) return r->refuse("pooling mode", quoted(mode) + " is not supported; mean, cls and max are");
     if (c->pooling != SQ_POOL_NONE) return r->refuse("several pooling modes", "at once are not supported");
     c->pooling = pooling;
 }
@@ -303,7 +308,8 @@ static int read_module(const std::string &folder, const json::value &entry, bool
     const std::string &name = type->text, &sub = path->text;
     const std::string last = starts_with(name, "sentence_transformers.") ? name.substr(name.rfind('.') + 1) : "";
     if (!sub.empty() && !is_plain_name(sub)) return fail(why, SQ_E_FORMAT, "modules.json: path '%s' is not a folder beside modules.json", printable(sub).c_str());
-    if ((last == "Transformer") != is_first) return fail(why, SQ_E_FORMAT, "modules.json: the first module, and no other, must be a Transformer, not '%s'", printable(name).c_str());
+    if ((last == "Transformer") != is_first)
+        return fail(why, SQ_E_FORMAT, "modules.json: the first module, and no other, must be a Transformer, not '%s'", printable(name).c_str());
     if (last == "Transformer") {
         if (!sub.empty()) c->folder = folder + "/" + sub;
         return SQ_OK;

@@ -86,7 +86,7 @@ struct golden_row {
     bool has_b = false;
     std::vector<int32_t> ids, types;
     std::vector<std::vector<float>> hidden; // [layers + 1][tokens * width], if the file has them
-    std::vector<float> pooled;
+    std::vector<float> pooled, logits;
 };
 
 inline void append_floats(const sq::json::value &v, std::vector<float> *out) {
@@ -116,6 +116,7 @@ inline std::vector<golden_row> read_golden(const std::string &path) {
                 append_floats(layer, &r.hidden.back());
             }
         if (const sq::json::value *pooled = v.find("pooled")) append_floats(*pooled, &r.pooled);
+        if (const sq::json::value *logits = v.find("logits")) append_floats(*logits, &r.logits);
         rows.push_back(std::move(r));
     }
     return rows;
@@ -137,7 +138,7 @@ struct batch_builder {
 // The answer of sq_forward; empty after a failed check.
 inline std::vector<float> run(const ctx_handle &c, const batch_builder &b, int32_t kind, uint32_t width) {
     const sq_batch batch = b.batch();
-    std::vector<float> out((kind == SQ_HIDDEN ? b.ids.size() : batch.n_seqs) * width);
+    std::vector<float> out((kind == SQ_HIDDEN ? b.ids.size() : batch.n_seqs) * width); // logits: of a `classify` head
     size_t n = 0;
     if (!CHECK_EQ(sq_forward(c.get(), &batch, kind, out.data(), out.size(), &n), SQ_OK)) {
         fprintf(stderr, "  %s\n", sq_ctx_error(c.get()));
