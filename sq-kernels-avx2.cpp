@@ -127,21 +127,25 @@ SQ_INLINE __m256i load_w(const int8_t *w) { return _mm256_load_si256((const __m2
 SQ_INLINE void store_acc(float *p, __m256 v) { _mm256_store_ps(p, v); }
 SQ_INLINE void store_acc(int32_t *p, __m256i v) { _mm256_store_si256((__m256i *)p, v); }
 
-// One half panel against all rows; acc [R][halves]
+// Tiles are unrolled by pack expansion, never by loops: compilers then keep acc[] in registers. One half panel against all rows; acc [rows][HALVES]
 template <size_t HALVES, class V, size_t... R> SQ_INLINE void half_step(V *acc, const V *x, V w, std::index_sequence<R...>) {
     (multiply_add(acc[R * HALVES], x[R], w), ...);
 }
 
+template <class V, class Acc, size_t... I> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<I...>) { (store_acc(out + 8 * I, acc[I]), ...); }
+template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
+
 template <size_t GROUP, class V, class X, class W, class Acc, size_t... R, size_t... H>
-SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, std::index_sequence<R...> rows, std::index_sequence<H...>) {
+SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, std::index_sequence<R...> rows,
+                       std::index_sequence<H...> halves) {
     constexpr size_t HALVES = sizeof...(H);
-    V acc[sizeof...(R) * HALVES] = {};
+    V acc[sizeof...(R) * HALVES];
+    clear(acc, std::make_index_sequence<sizeof...(R) * HALVES>());
     for (size_t i = k / GROUP; i > 0; i--, x += GROUP, w += 16 * GROUP) {
         const V v[] = {broadcast(x + R * x_stride)...};
         (half_step<HALVES>(acc + H, v, load_w(w + H / 2 * 16 * k + H % 2 * 8 * GROUP), rows), ...);
     }
-    for (size_t r = 0; r < sizeof...(R); r++)
-        (store_acc(out + r * out_stride + 8 * H, acc[r * HALVES + H]), ...);
+    (store_row(acc + R * HALVES, out + R * out_stride, halves), ...);
 }
 
 template <size_t GROUP, class V, size_t R, size_t P, class X, class W, class Acc>
@@ -166,28 +170,32 @@ constexpr auto tile_vnni = tile_any<4, __m256i, uint8_t, int8_t, int32_t>;
 
 // Four columns times four of K as 16-bit integers: VPMADDWD adds products in pairs, exactly (VPMADDUBSW would saturate: 2 * 255 * 127 > 32767). A register then
 // holds two partial sums for each of four columns, [c][2].
-template <size_t R> void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride) {
-    __m256i a0[R] = {}, a1[R] = {}, a2[R] = {}, a3[R] = {};
+SQ_INLINE __m256i load_wide(const int8_t *w) { return _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)w)); }
+
+template <size_t... Q> SQ_INLINE void madd_row(__m256i *acc, __m256i x, const __m256i *w, std::index_sequence<Q...>) {
+    ((acc[Q] = _mm256_add_epi32(acc[Q], _mm256_madd_epi16(x, w[Q]))), ...);
+}
+
+SQ_INLINE void store_madd_row(const __m256i *acc, int32_t *out) { // the sums of a pair of registers come as columns 0 1 4 5 | 2 3 6 7
+    store_acc(out, _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[0], acc[1]), _MM_SHUFFLE(3, 1, 2, 0)));
+    store_acc(out + 8, _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[2], acc[3]), _MM_SHUFFLE(3, 1, 2, 0)));
+}
+
+template <size_t... R> void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, std::index_sequence<R...>) {
+    __m256i acc[sizeof...(R) * 4];
+    clear(acc, std::make_index_sequence<sizeof...(R) * 4>());
     for (size_t i = 0; i < k; i += 4, w += 64) {
-        const __m256i w0 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)w)), w1 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 16)));
-        const __m256i w2 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 32))), w3 = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(w + 48)));
-#pragma GCC unroll 2
-        for (size_t r = 0; r < R; r++) {
-            const __m256i v = _mm256_cvtepu8_epi16(_mm_set1_epi32(four_bytes(x + r * x_stride + i)));
-            a0[r] = _mm256_add_epi32(a0[r], _mm256_madd_epi16(v, w0));
-            a1[r] = _mm256_add_epi32(a1[r], _mm256_madd_epi16(v, w1));
-            a2[r] = _mm256_add_epi32(a2[r], _mm256_madd_epi16(v, w2));
-            a3[r] = _mm256_add_epi32(a3[r], _mm256_madd_epi16(v, w3));
-        }
+        const __m256i v[] = {load_wide(w), load_wide(w + 16), load_wide(w + 32), load_wide(w + 48)};
+        (madd_row(acc + 4 * R, _mm256_cvtepu8_epi16(_mm_set1_epi32(four_bytes(x + R * x_stride + i))), v, std::make_index_sequence<4>()), ...);
     }
-    for (size_t r = 0; r < R; r++, out += out_stride) { // columns 0 1 4 5 | 2 3 6 7 of each pair of registers
-        store_acc(out, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a0[r], a1[r]), _MM_SHUFFLE(3, 1, 2, 0)));
-        store_acc(out + 8, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a2[r], a3[r]), _MM_SHUFFLE(3, 1, 2, 0)));
-    }
+    (store_madd_row(acc + 4 * R, out + R * out_stride), ...);
 }
 
 void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
-    (rows == 1 ? tile_madd<1> : tile_madd<2>)(x, x_stride, w, k, out, out_stride);
+    if (rows == 1)
+        tile_madd(x, x_stride, w, k, out, out_stride, std::make_index_sequence<1>());
+    else
+        tile_madd(x, x_stride, w, k, out, out_stride, std::make_index_sequence<2>());
 }
 
 #include "sq-kernels-inl.h"

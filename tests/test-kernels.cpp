@@ -78,7 +78,7 @@ double activated(activation act, double x) {
 }
 
 // Stated in sq-kernels-inl.h; the slope of every activation is below 1.2
-double activation_error(activation act) { return act == ACT_GELU_ERF ? 1.3e-6 : act == ACT_GELU_TANH ? 3e-6 : act == ACT_TANH ? 5e-7 : 0; }
+double activation_error(activation act) { return act == ACT_GELU_ERF ? 3e-6 : act == ACT_GELU_TANH ? 5e-6 : act == ACT_TANH ? 5e-7 : 0; }
 
 // ---- linear layers ----
 
@@ -310,7 +310,8 @@ void test_activations(const std::vector<const kernels *> &tables) {
                 worst = std::max(worst, fabs(y[i] - want) / (activation_error(act) + U * fabs(want)));
             }
             CHECK_NEAR(worst, 0, 1);
-            CHECK(fabsf(y[13]) <= 1e-6f || act == ACT_TANH); // -1e30
+            CHECK_EQ(x[13], -1e30f);
+            CHECK_NEAR(y[13], act == ACT_TANH ? -1 : 0, 1.3e-6);
             CHECK(y[0] == 0);
         }
     guarded<float> odd(3), z(3);
@@ -322,7 +323,7 @@ void test_activations(const std::vector<const kernels *> &tables) {
             apply(table, act, odd, z);
             CHECK(z[0] != z[0]);
             CHECK_EQ(z[1], act == ACT_TANH ? 1.0f : INFINITY);
-            CHECK_NEAR(act == ACT_NONE ? 0 : z[2], act == ACT_TANH ? -1 : 0, 1e-6);
+            CHECK_NEAR(act == ACT_NONE ? 0 : z[2], act == ACT_TANH ? -1 : 0, 1.3e-6);
         }
 }
 
