@@ -332,7 +332,8 @@ class parser {
     }
 };
 
-// Parses n_bytes of text. On failure returns false, *error (if not null) says where and why, and *out is null. Memory stays below a few hundred bytes for each byte of text.
+// Parses n_bytes of text. On failure returns false, *error (if not null) says where and why, and *out is null. Memory stays below a few hundred bytes for each
+// byte of text.
 inline bool parse(const char *text, size_t n_bytes, value *out, std::string *error) {
     try {
         *out = value();

@@ -165,8 +165,9 @@ void resolver::check_rest(std::vector<std::string> *ignored) {
         if (known) {
             ignored->push_back(t.name);
         } else {
-            status = fail(why, SQ_E_FORMAT, "%s: tensor '%s' of shape %s has no known meaning in a %s model%s%s", printable(t.file->name()).c_str(), printable(t.name).c_str(),
-                          shape_text(t.shape).c_str(), config.model_type.c_str(), config.architecture.empty() ? "" : " of architecture ", config.architecture.c_str());
+            const std::string model = config.model_type + " model" + (config.architecture.empty() ? "" : " of architecture " + config.architecture);
+            status = fail(why, SQ_E_FORMAT, "%s: tensor '%s' of shape %s has no known meaning in a %s", printable(t.file->name()).c_str(), printable(t.name).c_str(),
+                          shape_text(t.shape).c_str(), model.c_str());
         }
     }
 }

@@ -71,6 +71,10 @@ static bool is_lfs_pointer(const source_file &file) {
     return file.size() >= sizeof START - 1 && memcmp(file.data(), START, sizeof START - 1) == 0;
 }
 
+static bool ends_with(const std::string &text, const std::string &end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 int checkpoint::open_files(const std::string &folder, const std::vector<std::string> &names, message *why) {
     files_.resize(names.size()); // once: tensors point to the files
     for (size_t i = 0; i < names.size(); i++) {
@@ -79,7 +83,7 @@ int checkpoint::open_files(const std::string &folder, const std::vector<std::str
         if (status != SQ_OK) return status;
         const std::string shown = printable(file.name());
         if (is_lfs_pointer(file)) return fail(why, SQ_E_FORMAT, "%s is a Git LFS pointer, not the weights: fetch them with 'git lfs pull'", shown.c_str());
-        status = read_safetensors(file, &tensors_, why);
+        status = ends_with(file.name(), ".safetensors") ? read_safetensors(file, &tensors_, why) : read_torch(file, &tensors_, why);
         if (status != SQ_OK) return status;
     }
     for (size_t i = 0; i < tensors_.size(); i++) {
@@ -101,7 +105,8 @@ int checkpoint::open_index(const std::string &folder, const std::string &name, m
     std::map<std::string, size_t> shards; // each once, in order of name
     for (const json::member &m : map->members) {
         if (!m.item.is_string() || !is_plain_name(m.item.text))
-            return fail(why, SQ_E_FORMAT, "%s: tensor '%s': '%s' is not the name of a file in this folder", name.c_str(), printable(m.key).c_str(), printable(m.item.text).c_str());
+            return fail(why, SQ_E_FORMAT, "%s: tensor '%s': '%s' is not the name of a file in this folder", name.c_str(), printable(m.key).c_str(),
+                        printable(m.item.text).c_str());
         shards.emplace(m.item.text, 0);
     }
     std::vector<std::string> names;

@@ -64,8 +64,9 @@ std::string shape_text(const std::vector<uint64_t> &shape);
 // Elements of a shape; false when the product wraps around.
 bool shape_product(const std::vector<uint64_t> &shape, uint64_t *n_elements);
 
-// Appends file's tensors.
+// Append file's tensors. PyTorch files are those of torch.save: a zip archive, or the older stream of pickles.
 int read_safetensors(const source_file &file, std::vector<source_tensor> *tensors, message *why);
+int read_torch(const source_file &file, std::vector<source_tensor> *tensors, message *why);
 
 } // namespace sq
 

@@ -3,19 +3,29 @@
 
     python3 tests/make-checkpoints.py tests/data/checkpoints
 
-Made with Python 3.11, numpy 2.4.6, ml_dtypes 0.6.0, safetensors 0.8.0. Values come from numpy, checksums from zlib; every good safetensors file is read back with
-the safetensors library first. The same versions give the same bytes. test-checkpoint.cpp reads the result.
+Made with Python 3.11, numpy 2.4.6, ml_dtypes 0.6.0, safetensors 0.8.0. Values come from numpy, checksums from zlib. Every good safetensors file is read back with
+the safetensors library first, every good PyTorch file with Python's zipfile and pickle; PyTorch itself is not needed: stand-ins with its names make pickle write
+what torch.save writes (torch/serialization.py). The same versions give the same bytes.
 
-cases.json: a list of {folder, status, message, tensors, roles, ignored, refused}. status is the SQ_E_* code that opening gives, message a part of the text. tensors: for each
-name its dtype, shape, and the CRC-32 of its values as little-endian f32 in row-major order, or `error`, a part of read_f32's message. Folders with a config.json (for test-config.cpp) also have roles, the name of the tensor that plays each role of
-convert/names.h, and ignored, the names of tensors without one; or refused, a part of the message that mapping names to roles gives.
+cases.json is a list of {folder, status, message, tensors, roles, ignored, refused}. test-checkpoint.cpp reads
+  status   the SQ_E_* code that opening gives; message: a part of the text
+  tensors  for each name its dtype, shape, and the CRC-32 of its values as little-endian f32 in row-major order, or `error`, a part of read_f32's message
+and test-config.cpp, of folders with a config.json,
+  roles    the name of the tensor that plays each role of convert/names.h; ignored: the names of the others
+  refused  instead: a part of the message that mapping names to roles gives
 """
+import io
 import json
 import os
+import pickle
 import shutil
 import struct
 import sys
+import types
+import warnings
+import zipfile
 import zlib
+from collections import OrderedDict
 
 import ml_dtypes
 import numpy as np
@@ -178,16 +188,398 @@ def shard_cases():
 
     good("shards", {**both, **index(full)}, {**x, **y})
     bad("shards-missing", {one: both[one], **index(full)}, "shard " + two + ", which model.safetensors.index.json lists, is missing", E_IO)
-    for name, path in (("slash", "sub/" + one), ("absolute", "/etc/passwd"), ("parent", ".."), ("dot", "."), ("empty", ""), ("nul", one + "\0"), ("backslash", "a\\b")):
+    paths = dict(slash="sub/" + one, absolute="/etc/passwd", parent="..", dot=".", empty="", nul=one + "\0", backslash="a\\b")
+    for name, path in paths.items():
         bad("shards-path-" + name, {**both, **index({**full, "y": path})}, "is not the name of a file in this folder")
     bad("shards-number", {**both, **index({**full, "y": 7})}, "tensor 'y': '' is not the name")
     bad("shards-no-map", {**both, "model.safetensors.index.json": b"{}"}, "no weight_map")
     bad("shards-map-list", {**both, **index([one])}, "no weight_map")
-    bad("shards-not-json", {**both, "model.safetensors.index.json": b"{\"weight_map\": {"}, "model.safetensors.index.json: line 1, column 17: a key in quotes is missing")
+    broken = {"model.safetensors.index.json": b"{\"weight_map\": {"}
+    bad("shards-not-json", {**both, **broken}, "model.safetensors.index.json: line 1, column 17: a key in quotes is missing")
     bad("shards-no-tensor", {**both, **index({**full, "z": two})}, "shard " + two + " has no tensor 'z'")
     bad("shards-wrong-shard", {**both, **index({**full, "y": one})}, "shard " + one + " has no tensor 'y'")
     bad("shards-repeat", {one: both[one], two: make_safetensors({**y, "x": x["x"]}), **index(full)}, two + ": tensor 'x' is also in " + one)
     bad("no-weights", {"config.json": b"{}"}, "has neither model.safetensors nor pytorch_model.bin", E_IO)
+
+
+# ---- PyTorch ----
+
+STORAGES = {"F32": "FloatStorage", "F16": "HalfStorage", "BF16": "BFloat16Storage", "F64": "DoubleStorage", "I64": "LongStorage", "I32": "IntStorage",
+            "U8": "ByteStorage", "BOOL": "BoolStorage"}
+MAGIC, STREAM_VERSION = 0x1950A86A20F9469CFC6C, 1001
+
+
+def stand_in(module, name, make):
+    """Something that pickle writes as the global module.name."""
+    thing = make(name)
+    thing.__module__, thing.__qualname__ = module, name
+    sys.modules.setdefault(module, types.ModuleType(module))
+    setattr(sys.modules[module], name, thing)
+    return thing
+
+
+STORAGE_CLASS = {k: stand_in("torch", name, lambda n: type(n, (), {})) for k, name in STORAGES.items()}
+DTYPE_OF_CLASS = {v: k for k, v in STORAGE_CLASS.items()}
+
+
+def rebuild_tensor(storage, offset, shape, strides, requires_grad=False, hooks=None):
+    return np.lib.stride_tricks.as_strided(storage[offset:], shape, [s * storage.itemsize for s in strides])
+
+
+def function(name):
+    f = rebuild_tensor if name == "_rebuild_tensor_v2" else lambda data, requires_grad, hooks: data
+    return types.FunctionType(f.__code__, f.__globals__, name, f.__defaults__)
+
+
+REBUILD_TENSOR = stand_in("torch._utils", "_rebuild_tensor_v2", function)
+REBUILD_PARAMETER = stand_in("torch._utils", "_rebuild_parameter", function)
+
+
+class Storage:
+    def __init__(self, array, key, dtype=None, n=None):
+        self.array, self.key = np.ascontiguousarray(array).reshape(-1), key
+        self.dtype, self.n = dtype or NAME_OF[array.dtype], self.array.size if n is None else n
+
+
+class Tensor:
+    def __init__(self, storage, offset, shape, strides, parameter=False):
+        self.arguments, self.parameter = (storage, offset, tuple(shape), tuple(strides), parameter, OrderedDict()), parameter
+
+    def __reduce_ex__(self, protocol):
+        if self.parameter:
+            return REBUILD_PARAMETER, (Tensor(*self.arguments[:4]), True, OrderedDict())
+        return REBUILD_TENSOR, self.arguments
+
+
+def whole(array, key):
+    """A tensor that is all of its storage."""
+    return Tensor(Storage(array, key), 0, array.shape, [s // array.itemsize for s in np.empty(array.shape, array.dtype).strides])
+
+
+def pickled(value, protocol=2, view=()):
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj):
+            if isinstance(obj, Storage):
+                return ("storage", STORAGE_CLASS[obj.dtype], obj.key, "cpu", obj.n) + view
+            return None
+
+    f = io.BytesIO()
+    Pickler(f, protocol).dump(value)
+    return f.getvalue()
+
+
+def all_storages(value, found=None):
+    found = {} if found is None else found
+    for v in value.values():
+        if isinstance(v, dict):
+            all_storages(v, found)
+        elif isinstance(v, Tensor):
+            found[v.arguments[0].key] = v.arguments[0].array.tobytes()
+    return found
+
+
+def make_zip(entries, top="archive", compress=(), pad=True):
+    """Stored entries, each aligned to 64 bytes by an extra field, as torch.save does."""
+    f = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as z:
+        warnings.simplefilter("ignore")  # about names that are there twice
+        for name, data in entries:
+            info = zipfile.ZipInfo(f"{top}/{name}" if top else name)
+            info.compress_type = zipfile.ZIP_DEFLATED if name in compress else zipfile.ZIP_STORED
+            if pad:
+                n = -(f.tell() + 30 + len(info.filename) + 4) % 64
+                info.extra = b"FB" + struct.pack("<H", n) + b"Z" * n
+            z.writestr(info, data)
+    return f.getvalue()
+
+
+def bin_entries(value, data=None, order=b"little", **how):
+    entries = [("data.pkl", pickled(value, **how) if data is None else data)] + ([] if order is None else [("byteorder", order)])
+    return entries + [("data/" + k, v) for k, v in all_storages(value).items()] + [("version", b"3\n")]
+
+
+def make_bin(value, top="archive", **how):
+    return make_zip(bin_entries(value, **how), top)
+
+
+def make_stream(value, version=STREAM_VERSION, little=True, cut=0, view=(None,), keys=None, counts=None):
+    storages = all_storages(value)
+    keys = sorted(storages) if keys is None else keys
+    info = dict(protocol_version=STREAM_VERSION, little_endian=little, type_sizes=dict(short=2, int=4, long=4))
+    data = b"".join(pickle.dumps(v, 2) for v in (MAGIC, version, info)) + pickled(value, view=view) + pickle.dumps(keys, 2)
+    sizes = {v.arguments[0].key: v.arguments[0].n for v in value.values() if isinstance(v, Tensor)}
+    for k in keys:
+        data += struct.pack("<q", (counts or sizes)[k]) + storages[k]
+    return data[: len(data) - cut]
+
+
+def check_bin(file, arrays, path=()):
+    """Reads the file with Python's own libraries and compares."""
+    def unpickler(data, load):
+        class Unpickler(pickle.Unpickler):
+            def persistent_load(self, pid):
+                return load(pid)
+        return Unpickler(data)
+
+    if file[:2] == b"PK":
+        z = zipfile.ZipFile(io.BytesIO(file))
+        assert z.testzip() is None
+        top = z.namelist()[0].split("/")[0]
+        value = unpickler(io.BytesIO(z.read(top + "/data.pkl")), lambda pid: np.frombuffer(z.read(f"{top}/data/{pid[2]}"), DTYPES[DTYPE_OF_CLASS[pid[1]]])).load()
+    else:
+        f, storages = io.BytesIO(file), {}
+        assert pickle.load(f) == MAGIC and pickle.load(f) == STREAM_VERSION and pickle.load(f)["little_endian"]
+        value = unpickler(f, lambda pid: storages.setdefault(pid[2], np.zeros(pid[4], DTYPES[DTYPE_OF_CLASS[pid[1]]]))).load()
+        for key in pickle.load(f):
+            (n,) = struct.unpack("<q", f.read(8))
+            storages[key][:] = np.frombuffer(f.read(n * storages[key].itemsize), storages[key].dtype)
+        assert not f.read()
+    for step in path:
+        value = value[step]
+    value = {k: v for k, v in value.items() if isinstance(v, np.ndarray)}
+    assert value.keys() == arrays.keys()
+    assert all(v.dtype == arrays[k].dtype and v.shape == arrays[k].shape and np.array_equal(v, arrays[k]) for k, v in value.items())
+    return file
+
+
+def good_bin(folder, file, arrays, path=()):
+    good("bin-" + folder, {"pytorch_model.bin": check_bin(file, arrays, path)}, arrays)
+
+
+def bin_cases():
+    arrays = {"f32": random((3, 5)), "f16": random((2, 3), "F16"), "bf16": random((4,), "BF16"), "f64": random((2, 2), "F64"),
+              "i64": np.arange(6, dtype=np.int64).reshape(1, 6), "i32": np.arange(3, dtype=np.int32), "u8": np.arange(4, dtype=np.uint8), "bool": np.array([True, False]), "scalar": np.array(2.5, np.float32),
+              "empty": np.zeros((0, 4), np.float32), "caf\u00e9": random((1,))}
+    state = OrderedDict((k, whole(v, str(i))) for i, (k, v) in enumerate(arrays.items()))
+    good_bin("types", make_bin(state), arrays)
+    for protocol in (1, 3, 4, 5):
+        good_bin(f"protocol-{protocol}", make_bin(state, protocol=protocol), arrays)
+    good_bin("top-name", make_bin(state, top="pytorch_model"), arrays)
+    good_bin("no-byteorder", make_bin(state, order=None), arrays)
+    good_bin("stream", make_stream(state), arrays)
+
+    base = random((6, 4))
+    s = Storage(base, "0")
+    views = OrderedDict(transposed=Tensor(s, 0, (4, 6), (1, 4)), rows=Tensor(s, 8, (2, 4), (4, 1)), column=Tensor(s, 3, (6,), (4,)),
+                        steps=Tensor(s, 1, (3, 2), (8, 2)), cube=Tensor(s, 0, (2, 2, 3), (2, 1, 8)), parameter=Tensor(s, 0, (6, 4), (4, 1), True), one=Tensor(s, 23, (1, 1), (0, 999)))
+    expected = dict(transposed=base.T, rows=base[2:4], column=base[:, 3], steps=base[::2, 1::2], cube=base[::2].reshape(3, 2, 2).transpose(1, 2, 0), parameter=base,
+                    one=base[5:, 3:])
+    expected = {k: np.ascontiguousarray(v) for k, v in expected.items()}
+    good_bin("views", make_bin(views), expected)
+    good_bin("stream-views", make_stream(views), expected)
+
+    x = {"x": random((2, 3))}
+    with_metadata = OrderedDict(x=whole(x["x"], "0"))
+    with_metadata._metadata = OrderedDict([("", {"version": 1}), ("encoder", {"version": 2})])
+    good_bin("metadata", make_bin(with_metadata), x)
+    training = {"epoch": 3, "best": 0.5, "seed": 2**70, "least": -(2**63), "note": None, "done": True, "raw": b"\xff", "names": {"a"},
+                "optimizer": {"state": {0: {"step": 7}}, "groups": [{"lr": 1e-3, "betas": (0.9, 0.999)}]}}
+    for name in ("state_dict", "model_state_dict", "model"):
+        good_bin("in-" + name.replace("_", "-"), make_bin({**training, name: OrderedDict(x=whole(x["x"], "0"))}, protocol=4), x, (name,))
+    good_bin("plain-dict", make_bin({"x": whole(x["x"], "0"), "epoch": 3}), x)
+    try:
+        zipfile.ZIP64_LIMIT, limit, zipfile.ZIP_FILECOUNT_LIMIT, count = 0, zipfile.ZIP64_LIMIT, 1, zipfile.ZIP_FILECOUNT_LIMIT
+        zip64 = make_zip(bin_entries(state), pad=False)
+    finally:
+        zipfile.ZIP64_LIMIT, zipfile.ZIP_FILECOUNT_LIMIT = limit, count
+    assert b"PK\6\6" in zip64
+    good_bin("zip64", zip64, arrays)
+    y = {"y": random((3,))}
+    one, two = "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"
+    files = {one: check_bin(make_bin({"x": whole(x["x"], "0")}), x), two: check_bin(make_stream({"y": whole(y["y"], "0")}), y)}
+    good("bin-shards", {**files, "pytorch_model.bin.index.json": dump({"metadata": {}, "weight_map": {"x": one, "y": two}})}, {**x, **y})
+    bad("bin-shards-missing", {one: files[one], "pytorch_model.bin.index.json": dump({"weight_map": {"x": one, "y": two}})}, "shard " + two + ", which", E_IO)
+    bad_zips(state, arrays)
+    bad_pickles()
+    bad_tensors()
+    bad_streams()
+
+
+def bad_bin(folder, file, message):
+    bad("bin-" + folder, {"pytorch_model.bin": file}, message)
+
+
+def patched(file, at, data):
+    return file[:at] + data + file[at + len(data):]
+
+
+def bad_zips(state, arrays):
+    entries = bin_entries(state)
+    file = make_bin(state)
+    end = file.rindex(b"PK\5\6")
+    central = file.index(b"PK\1\2")
+    bad_bin("no-bytes", b"", "neither a zip archive nor a stream")
+    bad_bin("junk", b"junk" * 100, "neither a zip archive nor a stream")
+    bad_bin("tar", bytes(257) + b"ustar\x0000" + bytes(255), "the tar form of PyTorch before 0.2")
+    bad_bin("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS pointer")
+    bad_bin("zip-no-end", file[:end], "no directory at its end")
+    bad_bin("zip-only-magic", b"PK\3\4", "no directory at its end")
+    bad_bin("zip-many-entries", patched(file, end + 10, b"\xff\xff"), "the zip directory is damaged at entry")
+    bad_bin("zip-directory-beyond", patched(file, end + 16, b"\xff\xff\xff\x7f"), "no directory at its end")
+    bad_bin("zip-directory-elsewhere", patched(file, end + 16, b"\0\0\0\0"), "the zip directory is damaged at entry 0")
+    bad_bin("zip-long-name", patched(file, central + 28, b"\xff\xff"), "the zip directory runs past the end")
+    bad_bin("zip-header-beyond", patched(file, central + 42, b"\xfe\xff\xff\xff"), "zip entry 'archive/data.pkl' has no header")
+    bad_bin("zip-header-elsewhere", patched(file, central + 42, b"\1\0\0\0"), "zip entry 'archive/data.pkl' has no header")
+    bad_bin("zip-size-beyond", patched(file, central + 20, b"\0\0\0\x70\0\0\0\x70"), "zip entry 'archive/data.pkl' lies outside the file")
+    bad_bin("zip-sizes-differ", patched(file, central + 24, b"\1"), "zip entry 'archive/data.pkl' lies outside the file")
+    bad_bin("zip-no-zip64", patched(file, central + 20, b"\xff" * 8), "zip entry 'archive/data.pkl' has no header")
+    bad_bin("zip-encrypted", patched(file, central + 8, b"\1"), "data.pkl is compressed")
+    locator = b"PK\6\7" + struct.pack("<IQI", 0, 2**64 - 8, 1)
+    bad_bin("zip-locator-wraps", file[:end] + locator + file[end:], "no directory at its end")
+    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 2**60, 2**60, 2**63, central)
+    bad_bin("zip64-directory-huge", file[:end] + end64 + b"PK\6\7" + struct.pack("<IQI", 0, end, 1) + file[end:], "no directory at its end")
+    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 2**60, 2**60, end - central, central)
+    bad_bin("zip64-many-entries", file[:end] + end64 + b"PK\6\7" + struct.pack("<IQI", 0, end, 1) + file[end:], "the zip directory is damaged at entry")
+    bad_bin("zip-compressed-pickle", make_zip(entries, compress=("data.pkl",)), "data.pkl is compressed; torch.save stores it as it is")
+    bad_bin("zip-compressed-data", make_zip(entries, compress=("data/0",)), "entry 'archive/data/0' is compressed")
+    bad_bin("zip-bomb", make_zip([("data.pkl", bytes(10**7))], compress=("data.pkl",)), "data.pkl is compressed")
+    bad_bin("zip-twice", make_zip(entries + entries[:1]), "zip entry 'archive/data.pkl' is there twice")
+    bad_bin("zip-no-pickle", make_zip(entries[1:]), "a zip archive without data.pkl")
+    bad_bin("zip-top-level", make_zip(entries, top=""), "a zip archive without data.pkl")
+    bad_bin("zip-two-pickles", make_zip([("a/data.pkl", b"N."), ("b/data.pkl", b"N.")], top=""), "several data.pkl")
+    bad_bin("zip-empty", b"PK\5\6" + bytes(18), "neither a zip archive nor a stream")
+    for order in (b"big", b"", b"little "):
+        bad_bin(f"byteorder-{len(order)}", make_bin(state, order=order), "its byte order is not little-endian")
+
+
+class Call:
+    """Pickles as a call of a function."""
+
+    def __init__(self, f, *arguments):
+        self.f, self.arguments = f, arguments
+
+    def __reduce__(self):
+        return self.f, self.arguments
+
+
+def bad_pickles():
+    def bad_raw(name, data, message):
+        bad_bin("pickle-" + name, make_zip([("data.pkl", data)]), message)
+
+    asks = "pickle: it asks for "
+    for protocol in (2, 4):
+        bad_raw(f"system-{protocol}", pickle.dumps({"x": Call(os.system, "echo harm")}, protocol), asks + "posix.system, which is no part of a plain state_dict")
+        builtins = "builtins" if protocol == 4 else "__builtin__"
+        bad_raw(f"eval-{protocol}", pickle.dumps({"x": Call(eval, "1")}, protocol), asks + builtins + ".eval")
+    bad_raw("global-text", b"cos\nsystem\n(S'echo harm'\ntR.", asks + "os.system")
+    bad_raw("global-near", b"ctorch._utils\n_rebuild_tensor_v3\n.", asks + "torch._utils._rebuild_tensor_v3")
+    bad_raw("global-dotted", b"\x80\x04\x8c\x0bcollections\x8c\x14OrderedDict.__init__\x93.", asks + "collections.OrderedDict.__init__")
+    bad_raw("global-load", b"ctorch.storage\n_load_from_bytes\n(C\x01ztR.", asks + "torch.storage._load_from_bytes")
+    bad_raw("global-unprintable", b"cos\x1b[2J\nx\n.", asks + "os?[2J.x")
+    bad_raw("global-number", b"\x80\x04K\x01K\x02\x93.", "a global whose name is no text")
+    bad_raw("inst", b"(S'x'\nios\nsystem\n.", "opcode 0x69 is unknown or not allowed")
+    bad_raw("obj", b"(N" + b"o.", "opcode 0x6F is unknown or not allowed")
+    bad_raw("newobj-ex", b"NNN\x92.", "opcode 0x92 is unknown or not allowed")
+    bad_raw("extension", b"\x82\x01.", "opcode 0x82 is unknown or not allowed")
+    bad_raw("persid", b"P0\n.", "opcode 0x50 is unknown or not allowed")
+    bad_raw("buffer", b"\x97.", "opcode 0x97 is unknown or not allowed")
+    bad_raw("opcode", b"\xff.", "opcode 0xFF is unknown or not allowed")
+    bad_raw("protocol", b"\x80\x06N.", "a newer pickle protocol than 5")
+    bad_raw("no-bytes", b"", "the pickle ends early (byte 0)")
+    bad_raw("no-stop", b"\x80\x02}", "the pickle ends early (byte 3)")
+    bad_raw("no-line", b"I12", "the pickle ends early")
+    bad_raw("stop-empty", b".", "the stack is empty")
+    bad_raw("stop-mark", b"}(.", "the stack is empty")
+    bad_raw("no-mark", b"]t.", "no mark on the stack")
+    bad_raw("below-mark", b"]]]((a.", "the stack is empty")
+    bad_raw("pop", b"0.", "the stack is empty")
+    bad_raw("dup", b"2.", "the stack is empty")
+    bad_raw("memo-unset", b"h\x05.", "memo 5 is not set")
+    bad_raw("memo-huge", b"Nr\xff\xff\xff\xff0j\xfe\xff\xff\xff.", "memo 4294967294 is not set")
+    bad_raw("memo-negative", b"Np-1\n0g-2\n.", "memo 18446744073709551614 is not set")
+    bad_raw("put-empty", b"q\0.", "the stack is empty")
+    bad_raw("long-text", b"\x8d" + b"\xff" * 8 + b"x.", "the pickle ends early")
+    bad_raw("long-text-4", b"X\xff\xff\xff\xffx.", "the pickle ends early")
+    bad_raw("long-long", b"\x8b\xff\xff\xff\xffx.", "the pickle ends early")
+    bad_raw("decimal-large", b"I99999999999999999999\n.", "what was saved is no dict")
+    bad_raw("decimal-junk", b"I1x\n.", "not an integer")
+    bad_raw("decimal-empty", b"L\n.", "not an integer")
+    bad_raw("text-bytes", b"X\2\0\0\0\xc3\x28.", "a text is not valid UTF-8")
+    bad_raw("text-surrogate", b"X\3\0\0\0\xed\xa0\x80.", "a text is not valid UTF-8")
+    bad_raw("string-quotes", b"Sx'\n.", "a string without quotes")
+    bad_raw("string-escape", b"S'\\x41'\n.", "not plain ASCII")
+    bad_raw("append-dict", b"}Na.", "not a list")
+    bad_raw("setitem-list", b"]NNs.", "not a dict")
+    bad_raw("setitems-odd", b"}(Nu.", "a key without a value")
+    bad_raw("dict-odd", b"(Nd.", "a key without a value")
+    bad_raw("build-list", b"]}b.", "not a dict")
+    bad_raw("call-none", b"N)R.", "a call of something that is no function")
+    bad_raw("call-no-tuple", b"ccollections\nOrderedDict\nNR.", "a call of something that is no function")
+    bad_raw("call-storage", b"ctorch\nFloatStorage\n)R.", "a call of torch.FloatStorage")
+    bad_raw("pairs", b"ccollections\nOrderedDict\n]Na\x85R.", "OrderedDict of something else than pairs")
+    pair_list = b"](" + b"NN\x86" * 50 + b"e\x85q\0" + b"0"
+    bad_raw("pairs-again", b"ccollections\nOrderedDict\nq\1" + b"0" + pair_list + b"h\1h\0R0" * 500 + b"}.", "more pairs than bytes")
+    bad_raw("parameter", b"ctorch._utils\n_rebuild_parameter\nN\x85R.", "a parameter without a tensor")
+    bad_raw("tensor", b"ctorch._utils\n_rebuild_tensor_v2\nN\x85R.", "a tensor without a storage")
+    bad_raw("storage-none", b"NQ.", "a persistent id that is no storage")
+    bad_raw("storage-empty", b")Q.", "a persistent id that is no storage")
+    bad_raw("storage-module", b"(U\6moduleNNNNtQ.", "a persistent id that is no storage")
+    bad_raw("storage-no-class", b"(U\7storageccollections\nOrderedDict\nU\0010U\3cpuK\1tQ.", "a persistent id that is no storage")
+    bad_raw("list", b"].", "what was saved is no dict of tensors")
+    bad_raw("empty-dict", b"}.", "there are no tensors in the dict that was saved")
+    loop = {}
+    loop["state_dict"] = loop
+    bad_raw("loop", pickle.dumps(loop, 2), "there are no tensors in the dict that was saved")
+    bad_raw("deep", b"]" * 2000 + b"a" * 1999 + b".", "what was saved is no dict of tensors")
+    bad_raw("deep-marks", b"(" * 3000 + b"N.", "what was saved is no dict of tensors")
+
+
+def bad_tensors():
+    data = np.arange(8, dtype=np.float32)
+
+    def bad_view(name, message, offset=0, shape=(8,), strides=(1,), storage=None):
+        bad_bin("tensor-" + name, make_bin({"w": Tensor(storage or Storage(data, "0"), offset, shape, strides)}), "pytorch_model.bin: tensor 'w': " + message)
+
+    unfit = " do not fit its storage of 8 elements"
+    bad_view("larger", "shape [9], strides [1] and offset 0" + unfit, shape=(9,))
+    bad_view("offset", "shape [8], strides [1] and offset 1" + unfit, offset=1)
+    bad_view("offset-huge", "shape [1], strides [1] and offset 4611686018427387904" + unfit, offset=2**62, shape=(1,))
+    bad_view("offset-empty", "shape [0], strides [1] and offset 9" + unfit, offset=9, shape=(0,))
+    bad_view("offset-negative", "its offset is not a count", offset=-1)
+    bad_view("offset-fraction", "its offset is not a count", offset=0.5)
+    bad_view("strides", "shape [2, 2], strides [7, 1] and offset 0" + unfit, shape=(2, 2), strides=(7, 1))
+    bad_view("strides-wrap", "shape [3], strides [9223372036854775807] and offset 0" + unfit, shape=(3,), strides=(2**63 - 1,))
+    bad_view("strides-wrap-sum", "shape [2, 2, 2]", shape=(2, 2, 2), strides=(2**63 - 1, 2**63 - 1, 2))
+    bad_view("shape-wraps", "shape [4294967296, 4294967296]", shape=(2**32, 2**32), strides=(0, 0))
+    bad_view("expanded", "shape [1000000], strides [0] and offset 0" + unfit, shape=(10**6,), strides=(0,))
+    lists = "shape and strides are not two lists of up to 8 counts"
+    bad_view("negative-shape", lists, shape=(-1,))
+    bad_view("negative-strides", lists, offset=7, strides=(-1,))
+    bad_view("ranks-differ", lists, strides=(1, 1))
+    bad_view("rank-9", lists, shape=(1,) * 9, strides=(1,) * 9)
+    bad_view("shape-text", lists, shape=("8",))
+    bad_view("shape-64-bits", "shape [9223372036854775807]", shape=(2**63 - 1,), strides=(0,))
+    bad_view("shape-65-bits", lists, shape=(2**64 + 8,))
+    bad_view("storage-count", "its storage '0' has 32 bytes, not those of 9 elements", storage=Storage(data, "0", n=9))
+    bad_view("storage-dtype", "its storage '0' has 32 bytes, not those of 8 elements", storage=Storage(data, "0", dtype="F64"))
+    bad_view("storage-wraps", "its storage '0' has 32 bytes, not those of 4611686018427387912 elements", storage=Storage(data, "0", n=2**62 + 8))
+    bad_view("storage-negative", "its storage '0' has 32 bytes, not those of -1 elements", storage=Storage(data, "0", n=-1))
+    w = {"w": whole(data, "0")}
+    bad_bin("tensor-no-storage", make_zip(bin_entries(w)[:1]), "tensor 'w': its storage '0' is missing")
+    other = pickled({"w": whole(data, "x/../../0")})
+    bad_bin("tensor-storage-name", make_bin({"w": whole(data, "../0")}, data=other), "tensor 'w': its storage 'x/../../0' is missing")
+    bad_bin("tensor-view-of-storage", make_bin(w, view=(("1", 0, 8),)), "tensor 'w': its storage is a view of another one")
+    bad_bin("tensor-name-number", make_bin({7: whole(data, "0")}), "a tensor whose name is no text")
+    pickle_of_w = pickled(w)
+    twice = pickle_of_w[:-1] + pickle_of_w[pickle_of_w.index(b"X\1\0\0\0w"):]
+    bad_bin("tensor-twice", make_bin(w, data=twice), "tensor 'w': is there twice")
+    bad_bin("tensor-script", make_bin(w, data=b"\x80\x02c__torch__\nModel\n)\x81."), "it asks for __torch__.Model")
+
+
+def bad_streams():
+    data = np.arange(8, dtype=np.float32)
+    w = {"w": whole(data, "140")}
+    bad_bin("stream-version", make_stream(w, version=1002), "an unknown version of torch.save's stream")
+    bad_bin("stream-big-endian", make_stream(w, little=False), "its byte order is not little-endian")
+    bad_bin("stream-cut", make_stream(w, cut=1), "storage '140' lies outside the file: truncated?")
+    bad_bin("stream-cut-count", make_stream(w, cut=33), "storage '140' lies outside the file: truncated?")
+    bad_bin("stream-cut-keys", make_stream(w, cut=41), "pickle: the pickle ends early")
+    bad_bin("stream-no-key", make_stream(w, keys=[]), "tensor 'w': its storage '140' is missing")
+    bad_bin("stream-count", make_stream(w, counts={"140": 9}), "storage '140' has another size than its tensors expect")
+    bad_bin("stream-count-negative", make_stream(w, counts={"140": -1}), "storage '140' has another size than its tensors expect")
+    bad_bin("stream-view", make_stream(w, view=(("141", 0, 8),)), "tensor 'w': its storage is a view of another one")
+    other = make_stream(w).replace(pickle.dumps(["140"], 2), pickle.dumps(["14\u00e9"], 2))
+    bad_bin("stream-other-key", other, "nobody uses storage '14??'")
 
 
 # ---- models: config.json and names ----
@@ -264,7 +656,8 @@ def model_cases():
     model("bert-tag", BERT, "BertForTokenClassification", Model("bert.").linear("head.out", "classifier", (3, D)), **three)
     model("bert-unexpected-head", BERT, "BertModel", Model("bert.").linear(None, "classifier", (3, D)),
           "tensor 'classifier.weight' of shape [3, 4] has no known meaning in a bert model of architecture BertModel")
-    model("bert-third-layer", BERT, "BertModel", Model().linear(None, "encoder.layer.2.output.dense", (D, F)), "tensor 'encoder.layer.2.output.dense.weight' of shape [4, 6] has no")
+    model("bert-third-layer", BERT, "BertModel", Model().linear(None, "encoder.layer.2.output.dense", (D, F)),
+          "tensor 'encoder.layer.2.output.dense.weight' of shape [4, 6] has no known meaning")
     model("bert-two", BERT, "BertModel", Model("a.").add(None, "b.embeddings.word_embeddings.weight", (V, D)), "two encoders: tensors 'a.embeddings")
     model("bert-vocabulary", BERT, "BertModel", Model(), "'embeddings.word_embeddings.weight' has shape [11, 4]; by config.json it is [12, 4]", vocab_size=12)
     model("bert-named-distilbert", DISTILBERT, "DistilBertModel", Model(), "tensor 'transformer.layer.0.attention.q_lin.weight' of shape [4, 4] is missing")
@@ -279,7 +672,8 @@ def model_cases():
     model("distilbert-answer", DISTILBERT, "DistilBertForQuestionAnswering", Model("distilbert.", True).linear("head.out", "qa_outputs", (2, D)))
     model("xlmr", XLMR, "XLMRobertaModel", Model(rows=P + 2, types=1).linear(None, "pooler.dense", (D, D)))
     model("xlmr-classify", XLMR, "XLMRobertaForSequenceClassification",
-          Model("roberta.", rows=P + 2, types=1).linear("head.dense", "classifier.dense", (D, D)).linear("head.out", "classifier.out_proj", (1, D)), id2label={"0": "x"})
+          Model("roberta.", rows=P + 2, types=1).linear("head.dense", "classifier.dense", (D, D)).linear("head.out", "classifier.out_proj", (1, D)),
+          id2label={"0": "x"})
     model("xlmr-words", XLMR, "XLMRobertaForMaskedLM",
           Model("roberta.", rows=P + 2, types=1).linear(None, "lm_head.dense", (D, D)).add(None, "roberta.embeddings.token_type_ids", (1, P + 2), "I64"))
 
@@ -287,6 +681,7 @@ def model_cases():
 shutil.rmtree(out, ignore_errors=True)
 safetensors_cases()
 shard_cases()
+bin_cases()
 model_cases()
 with open(os.path.join(out, "cases.json"), "w") as f:
     f.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
