@@ -90,7 +90,7 @@ size_t find_table(const char *name) {
 const kernels *const *all_kernels(size_t *n_tables) {
     static const kernels *const tables[] = {
 #if defined(__x86_64__)
-        kernels_avx512vnni(), kernels_avxvnni(), kernels_avx2(),
+        kernels_amx(), kernels_avx512vnni(), kernels_avxvnni(), kernels_avx2(),
 #endif
         kernels_plain(),
     };
