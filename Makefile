@@ -2,7 +2,7 @@
 # make demo       convert a real checkpoint and embed a few sentences (CHECKPOINT=DIR: that one, nothing is fetched)
 # make test       every test; the last line counts them
 # make bench      kernel and end-to-end benchmarks
-# make san tsan   the tests under AddressSanitizer and UBSan, under ThreadSanitizer
+# make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
 # make install    to DESTDIR/PREFIX;   make clean
 #
@@ -162,7 +162,7 @@ san:
 # libgomp is not built for ThreadSanitizer, which then sees races that are none: no OpenMP here.
 tsan:
 	$(MAKE) B=build-tsan OUT=build-tsan CXXFLAGS='-O1 -g -fsanitize=thread' OPENMP= programs
-	B=build-tsan OUT=build-tsan bash tests/run-tests.sh --programs
+	B=build-tsan OUT=build-tsan bash tests/run-tests.sh --programs test-threads test-forward test-api
 
 FUZZ_CXX ?= $(firstword $(foreach c,clang++ clang++-14,$(if $(shell command -v $(c)),$(c))) clang++)
 fuzz:

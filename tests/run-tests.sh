@@ -2,14 +2,15 @@
 # tests/run-tests.sh - runs the tests and counts them; the last line is "N passed, N failed, N skipped". `make test` builds everything first.
 #
 # usage: run-tests.sh               everything
-#        run-tests.sh --programs    only what is compiled into B and OUT: for sanitizer builds
-#        run-tests.sh --fuzz SECONDS   each libFuzzer target of B for so long
+#        run-tests.sh --programs [NAME...]    only what is compiled into B and OUT, or only those programs of it: for sanitizer builds
+#        run-tests.sh --fuzz SECONDS          each libFuzzer target of B for so long
 # Environment: B objects and test programs, OUT products, CXX and CC for the bare build; SQ_SHARED and SQ_MODELS (reference data and converted-from checkpoints)
 # enlarge some tests. Output of each test: B/log/NAME.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 B=${B:-build} OUT=${OUT:-.} CXX=${CXX:-g++} CC=${CC:-gcc}
 mode=${1:-}
+only=("${@:2}") # test programs; all if empty
 jobs=$(nproc)
 rm -rf "$B/log/counts"
 mkdir -p "$B/log/counts"
@@ -88,7 +89,6 @@ convert_tiny() {
         run "convert bert-64 $m" "$OUT/sq-convert" tests/golden/bert-64 --mode "$m" -o "$B/bert-64-$m.sq"
     done
     wait
-    run 'convert plainly on one core' convert_again
 }
 
 # Instruction sets that this machine can run.
@@ -106,9 +106,11 @@ program_tests() {
     for source in tests/test-*.cpp tests/test-*.c; do
         [[ -e $source ]] || continue
         name=$(basename "${source%.*}") arguments=()
+        [[ ${#only[@]} == 0 || " ${only[*]} " == *" $name "* ]] || continue
         if [[ $name == test-api ]]; then arguments=("$MODEL"); fi
         run "$name" "$B/$name" ${arguments[@]+"${arguments[@]}"}
     done
+    ((${#only[@]} == 0)) || return 0
     # test-forward and test-kernels go through the instruction sets by themselves.
     for isa in $(isas); do
         SQ_ISA=$isa run "test-api $isa" "$B/test-api" "$MODEL"
@@ -169,8 +171,11 @@ main() {
         run 'README example' readme_example
     fi
     program_tests
-    replay_tests
-    run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
+    if ((${#only[@]} == 0)); then
+        run 'convert plainly on one core' convert_again
+        replay_tests
+        run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
+    fi
     finish
 }
 
