@@ -170,7 +170,7 @@ static std::unique_ptr<vector_sink> make_sink(const options &o, output *out, siz
 class embedder {
   public:
     embedder(const options &o, row_source *rows, vector_sink *sink, sq_model *model)
-        : rows_(rows), sink_(sink), model_(model), info_(model_info(model)), max_len_(longest_allowed(o, info_)), width_(o.dimensions ? o.dimensions : info_.width) {
+        : rows_(rows), sink_(sink), model_(model), info_(model_info(model)), max_len_(longest_allowed(o, info_)), width_(o.dimensions ? o.dimensions : info_.embed_width) {
         sq_embed_params_init(&params_, sizeof params_);
         params_.pooling = o.pooling;
         params_.normalize = o.normalize;
@@ -257,7 +257,7 @@ void run_embed(const options &o) {
     row_source rows(o);
     const model_ptr model = load_model(o);
     output out(o.output);
-    const uint32_t width = model_info(model.get()).width;
+    const uint32_t width = model_info(model.get()).embed_width;
     if (o.dimensions > width) fail("--dimensions %u: the model's vectors have %u", static_cast<unsigned>(o.dimensions), static_cast<unsigned>(width));
     const std::unique_ptr<vector_sink> sink = make_sink(o, &out, o.dimensions ? o.dimensions : width);
     embedder e(o, &rows, sink.get(), model.get());

@@ -13,7 +13,18 @@ static const char *pooling_name(uint32_t pooling) {
     switch (pooling) {
     case SQ_POOL_MEAN: return "mean of all tokens";
     case SQ_POOL_CLS: return "first token";
+    case SQ_POOL_MAX: return "highest value over all tokens";
     default: return "not stated (mean is taken)";
+    }
+}
+
+static const char *head_name(uint32_t head) {
+    switch (head) {
+    case SQ_HEAD_NONE: return "none";
+    case SQ_HEAD_CLASSIFY: return "classify";
+    case SQ_HEAD_ANSWER: return "answer";
+    case SQ_HEAD_TAG: return "tag";
+    default: return "unknown";
     }
 }
 
@@ -70,8 +81,9 @@ void run_info(const options &o) {
     print_line(&out, "width", std::to_string(i.width) + ", " + std::to_string(i.n_heads) + " heads, feed-forward " + std::to_string(i.ffn_width));
     print_line(&out, "vocabulary", std::to_string(i.vocab_size) + " tokens, " + std::to_string(i.n_types) + " segments");
     print_line(&out, "longest text", std::to_string(i.max_tokens) + " tokens (position table: " + std::to_string(i.max_positions) + ")");
+    print_line(&out, "head", i.n_labels ? std::string(head_name(i.head)) + ", " + std::to_string(i.n_labels) + " outputs" : head_name(i.head));
     print_line(&out, "pooling", pooling_name(i.pooling));
-    print_line(&out, "vectors", i.normalize ? "scaled to length 1" : "not scaled");
+    print_line(&out, "vectors", std::to_string(i.embed_width) + " numbers, " + (i.normalize ? "scaled to length 1" : "not scaled"));
     print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + layer_forms(model.get()) + ")");
     print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + " (this CPU's best: " + sq_isa_best() + ")");
     print_meta(&out, model.get());

@@ -20,7 +20,8 @@ static uint32_t parse_number(const char *name, const char *text, uint32_t lo, ui
 static uint32_t parse_pooling(const char *name, const char *text) {
     if (strcmp(text, "mean") == 0) return SQ_POOL_MEAN;
     if (strcmp(text, "cls") == 0) return SQ_POOL_CLS;
-    fail_usage("%s %s: mean or cls is needed", name, text);
+    if (strcmp(text, "max") == 0) return SQ_POOL_MAX;
+    fail_usage("%s %s: mean, cls or max is needed", name, text);
 }
 
 static output_format parse_format(const char *name, const char *text) {
@@ -52,7 +53,7 @@ static const option_spec OPTIONS[] = {
     {"--truncate", 0, TEXTS, nullptr, "cut longer texts, instead of failing", [](options *o, const char *, const char *) { o->truncate = true; }},
     {"--specials-as-text", 0, TEXTS, nullptr, "\"[SEP]\" in a text is five characters, not the special token",
      [](options *o, const char *, const char *) { o->specials_as_text = true; }},
-    {"--pooling", 0, EMBED, "HOW", "mean or cls (default: the model's)", [](options *o, const char *n, const char *v) { o->pooling = parse_pooling(n, v); }},
+    {"--pooling", 0, EMBED, "HOW", "mean, cls or max (default: the model's)", [](options *o, const char *n, const char *v) { o->pooling = parse_pooling(n, v); }},
     {"--normalize", 0, EMBED, nullptr, "scale vectors to length 1", [](options *o, const char *, const char *) { o->normalize = SQ_NORMALIZE_YES; }},
     {"--no-normalize", 0, EMBED, nullptr, "leave vectors as they are (default: as the model says)",
      [](options *o, const char *, const char *) { o->normalize = SQ_NORMALIZE_NO; }},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run-tests.sh - runs the tests and counts them; the last line is "N passed, N failed, N skipped". `make test` builds everything first.
 #
-# usage: run-tests.sh               everything
+# usage: run-tests.sh                         everything
 #        run-tests.sh --programs [NAME...]    only what is compiled into B and OUT, or only those programs of it: for sanitizer builds
 #        run-tests.sh --fuzz SECONDS          each libFuzzer target of B for so long
 # Environment: B objects and test programs, OUT products, CXX and CC for the bare build; SQ_SHARED and SQ_MODELS (reference data and converted-from checkpoints)

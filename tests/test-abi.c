@@ -20,6 +20,12 @@ static void test_constants(void) {
     CHECK_EQ(SQ_POOL_NONE, 0);
     CHECK_EQ(SQ_POOL_MEAN, 1);
     CHECK_EQ(SQ_POOL_CLS, 2);
+    CHECK_EQ(SQ_POOL_MAX, 3);
+    CHECK_EQ(SQ_HEAD_NONE, 0);
+    CHECK_EQ(SQ_HEAD_CLASSIFY, 1);
+    CHECK_EQ(SQ_HEAD_ANSWER, 2);
+    CHECK_EQ(SQ_HEAD_TAG, 3);
+    CHECK_EQ(SQ_TAG_WORDS, 1);
     CHECK_EQ(SQ_QUANT_FLOAT, 0);
     CHECK_EQ(SQ_QUANT_STATIC, 1);
     CHECK_EQ(SQ_QUANT_DYNAMIC, 2);
@@ -43,15 +49,49 @@ static void test_versions(void) {
 }
 
 /* Where every field of sq.h lies. A field's end is the next one's start, so the structs have no holes. */
-static void test_layout(void) {
 #define FIELD(type, field, offset) CHECK_EQ(offsetof(type, field), offset)
+
+static void test_layout_of_tasks(void) {
+    CHECK_EQ(sizeof(sq_classify_params), 16);
+    FIELD(sq_classify_params, max_len, 4);
+    FIELD(sq_classify_params, truncate, 8);
+    FIELD(sq_classify_params, specials_as_text, 12);
+
+    CHECK_EQ(sizeof(sq_answer_params), 24);
+    FIELD(sq_answer_params, window, 4);
+    FIELD(sq_answer_params, stride, 8);
+    FIELD(sq_answer_params, max_answer, 12);
+    FIELD(sq_answer_params, allow_null, 16);
+    FIELD(sq_answer_params, specials_as_text, 20);
+
+    CHECK_EQ(sizeof(sq_answer_span), 24);
+    FIELD(sq_answer_span, end, 8);
+    FIELD(sq_answer_span, score, 16);
+    FIELD(sq_answer_span, probability, 20);
+
+    CHECK_EQ(sizeof(sq_entity), 32);
+    FIELD(sq_entity, label, 4);
+    FIELD(sq_entity, start, 8);
+    FIELD(sq_entity, end, 16);
+    FIELD(sq_entity, score, 24);
+    FIELD(sq_entity, n_words, 28);
+
+    CHECK_EQ(sizeof(sq_tag_params), 24);
+    FIELD(sq_tag_params, mode, 4);
+    FIELD(sq_tag_params, max_len, 8);
+    FIELD(sq_tag_params, truncate, 12);
+    FIELD(sq_tag_params, specials_as_text, 16);
+    FIELD(sq_tag_params, reserved, 20);
+}
+
+static void test_layout(void) {
     CHECK_EQ(sizeof(sq_model_params), 24);
     FIELD(sq_model_params, copy, 4);
     FIELD(sq_model_params, verify, 8);
     FIELD(sq_model_params, reserved, 12);
     FIELD(sq_model_params, isa, 16);
 
-    CHECK_EQ(sizeof(sq_model_info), 64);
+    CHECK_EQ(sizeof(sq_model_info), 80);
     FIELD(sq_model_info, n_layers, 4);
     FIELD(sq_model_info, width, 8);
     FIELD(sq_model_info, n_heads, 12);
@@ -63,8 +103,12 @@ static void test_layout(void) {
     FIELD(sq_model_info, pooling, 36);
     FIELD(sq_model_info, normalize, 40);
     FIELD(sq_model_info, quant, 44);
-    FIELD(sq_model_info, file_bytes, 48);
-    FIELD(sq_model_info, n_params, 56);
+    FIELD(sq_model_info, head, 48);
+    FIELD(sq_model_info, n_labels, 52);
+    FIELD(sq_model_info, multi_label, 56);
+    FIELD(sq_model_info, embed_width, 60);
+    FIELD(sq_model_info, file_bytes, 64);
+    FIELD(sq_model_info, n_params, 72);
 
     CHECK_EQ(sizeof(sq_tokenize_params), 16);
     FIELD(sq_tokenize_params, max_len, 4);
@@ -105,13 +149,16 @@ static void test_layout(void) {
     FIELD(sq_embed_params, truncate, 20);
     FIELD(sq_embed_params, specials_as_text, 24);
     FIELD(sq_embed_params, reserved, 28);
-#undef FIELD
 }
 
 int main(void) {
     test_constants();
     test_versions();
-    if (sizeof(void *) == 8) test_layout();
-    else SKIP("offsets are pinned for 64-bit machines");
+    if (sizeof(void *) == 8) {
+        test_layout();
+        test_layout_of_tasks();
+    } else {
+        SKIP("offsets are pinned for 64-bit machines");
+    }
     return check_summary("test-abi");
 }

@@ -426,7 +426,7 @@ static void test_embed_params(sq_model *m) {
     p.known.dimensions = info.width + 1;
     CHECK_EQ(embed_one(c, "x", NULL, &p.known, MAX_FLOATS, &n), SQ_E_ARG);
     p.known.dimensions = 0;
-    p.known.pooling = 3;
+    p.known.pooling = 4;
     CHECK_EQ(embed_one(c, "x", NULL, &p.known, MAX_FLOATS, &n), SQ_E_ARG);
     p.known.pooling = 0;
     p.known.normalize = 3;
@@ -442,6 +442,64 @@ static void test_embed_params(sq_model *m) {
     CHECK_EQ(sq_embed(NULL, &t, NULL, out, MAX_FLOATS, &n), SQ_E_ARG);
     CHECK_EQ(embed_one(c, "x", NULL, NULL, MAX_FLOATS, NULL), SQ_E_ARG);
     sq_ctx_free(c);
+}
+
+/* ---- tasks: what they refuse; their answers are other tests' matter ---- */
+
+static void test_tasks_without_head(sq_model *m) {
+    sq_model_info info = {.size = sizeof info};
+    sq_model_get_info(m, &info);
+    if (!CHECK_EQ(info.head, SQ_HEAD_NONE)) return;
+    sq_ctx *c = make_ctx(m, 1);
+    const size_t starts[2] = {0, 5};
+    const sq_texts t = {.size = sizeof t, .n_texts = 1, .a = "hello", .a_starts = starts};
+    sq_answer_span span;
+    sq_entity entity;
+    uint32_t order[1];
+    size_t n = 0;
+    CHECK_EQ(sq_classify(c, &t, NULL, out, NULL, MAX_FLOATS, &n), SQ_E_TASK);
+    CHECK(*sq_ctx_error(c));
+    CHECK_EQ(sq_rerank(c, "who", 3, &t, NULL, out, order, 1, &n), SQ_E_TASK);
+    CHECK_EQ(sq_answer(c, "who", 3, "me", 2, NULL, &span, 1, &n), SQ_E_TASK);
+    CHECK_EQ(sq_tag(c, &t, NULL, &entity, 1, &n), SQ_E_TASK);
+    CHECK_EQ(sq_classify(NULL, &t, NULL, out, NULL, MAX_FLOATS, &n), SQ_E_ARG);
+    CHECK_EQ(sq_rerank(NULL, "who", 3, &t, NULL, out, order, 1, &n), SQ_E_ARG);
+    CHECK_EQ(sq_answer(NULL, "who", 3, "me", 2, NULL, &span, 1, &n), SQ_E_ARG);
+    CHECK_EQ(sq_tag(NULL, &t, NULL, &entity, 1, &n), SQ_E_ARG);
+    CHECK(sq_model_label(m, 0, &n) == NULL);
+    CHECK(sq_model_label(NULL, 0, &n) == NULL);
+    sq_ctx_free(c);
+
+    sq_classify_params classify;
+    sq_answer_params answer;
+    sq_tag_params tag;
+    sq_classify_params_init(&classify, sizeof classify);
+    sq_answer_params_init(&answer, sizeof answer);
+    sq_tag_params_init(&tag, sizeof tag);
+    CHECK_EQ(classify.size, sizeof classify);
+    CHECK_EQ(answer.size, sizeof answer);
+    CHECK_EQ(tag.size, sizeof tag);
+}
+
+static void test_smaller_vectors(void) {
+    const float v[9] = {1, -2, 0, 0.5f, 2, -0.0f, 65504, 1e-3f, 3};
+    int8_t s8[9];
+    uint16_t f16[9];
+    uint8_t bits[2] = {0xFF, 0xFF};
+    CHECK_NEAR(sq_to_s8(v, 5, s8), 2.0 / 127, 1e-9);
+    CHECK_EQ(s8[0], 64); /* 63.5 to even */
+    CHECK_EQ(s8[1], -127);
+    CHECK_EQ(s8[2], 0);
+    CHECK_EQ(s8[4], 127);
+    CHECK(sq_to_s8(v + 2, 1, s8) == 0);
+    sq_to_f16(v, 9, f16);
+    CHECK_EQ(f16[0], 0x3C00);
+    CHECK_EQ(f16[1], 0xC000);
+    CHECK_EQ(f16[5], 0x8000);
+    CHECK_EQ(f16[6], 0x7BFF);
+    sq_to_bits(v, 9, bits);
+    CHECK_EQ(bits[0], 0x9B); /* + - 0 + + 0 + + */
+    CHECK_EQ(bits[1], 0x80);
 }
 
 /* ---- lifetimes ---- */
@@ -506,6 +564,8 @@ int main(int argc, char **argv) {
     test_forward_errors(m);
     test_embed(m);
     test_embed_params(m);
+    test_tasks_without_head(m);
+    test_smaller_vectors();
     test_free_order();
     test_fork(m);
     sq_model_free(m);

@@ -62,7 +62,7 @@ for n in -1 '' 1x 0x10 ' 1' 1.5 99999999999999999999; do
     check "threads '$n'" 2 "$sq" embed -m "$model" --threads="$n" text
 done
 check 'batch 0' 2 "$sq" embed -m "$model" --batch 0 text
-check 'pooling' 2 "$sq" embed -m "$model" --pooling max text
+check 'pooling' 2 "$sq" embed -m "$model" --pooling none text
 check 'format' 2 "$sq" embed -m "$model" --format csv text
 check 'text format of lines' 2 "$sq" embed -m "$model" --format text --jsonl -
 check 'npy tokens' 2 "$sq" tokenize -m "$model" --format npy text
