@@ -1,6 +1,7 @@
 # make            libsq.a, libsq.so, sq, sq-convert
 # make demo       convert a real checkpoint and embed a few sentences (CHECKPOINT=DIR: that one, nothing is fetched)
 # make test       every test; the last line counts them
+# make eval       task scores of real checkpoints: SQ_MODELS and SQ_SHARED are folders
 # make bench      kernel and end-to-end benchmarks
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
@@ -75,7 +76,7 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test bench san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test eval bench san tsan fuzz fuzz-programs demo install clean
 
 all: $(PRODUCTS)
 
@@ -134,6 +135,8 @@ $(B)/test-%: $(B)/tests/test-%.c.o $(OUT)/libsq.so
 	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
 $(B)/hello: $(B)/examples/hello.c.o $(OUT)/libsq.so
 	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
+$(B)/eval: $(B)/tests/eval.cpp.o $(B)/tests.a
+	$(LINK) $(OPENMP) -o $@
 $(B)/bench/%: $(B)/tests/bench/%.cpp.o $(B)/tests.a
 	@mkdir -p $(@D)
 	$(LINK) $(OPENMP) -o $@
@@ -150,6 +153,9 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests.a
 
 test: programs
 	B=$(B) OUT=$(OUT) CXX='$(CXX)' CC='$(CC)' bash tests/run-tests.sh
+
+eval: $(B)/eval
+	$(B)/eval
 
 bench: $(BENCH_PROGRAMS)
 	@set -e; for p in $^; do echo "$$p"; "$$p"; done
