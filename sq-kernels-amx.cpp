@@ -47,7 +47,8 @@ SQ_INLINE void prefetch(const int8_t *w) {
 
 // Sums of one or two tiles of rows (at x and x2) times one or two panels
 template <bool TWO_ROWS, bool TWO_PANELS>
-void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w, size_t k, int32_t *out, int32_t *out2, size_t out_stride, const int8_t *ahead) {
+void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w, size_t k, int32_t *out, int32_t *out2, size_t out_stride,
+           const int8_t *ahead) {
     zero<0>();
     zero<1>();
     zero<2>();

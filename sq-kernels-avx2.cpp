@@ -132,7 +132,9 @@ template <size_t HALVES, class V, size_t... R> SQ_INLINE void half_step(V *acc, 
     (multiply_add(acc[R * HALVES], x[R], w), ...);
 }
 
-template <class V, class Acc, size_t... I> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<I...>) { (store_acc(out + 8 * I, acc[I]), ...); }
+template <class V, class Acc, size_t... I> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<I...>) {
+    (store_acc(out + 8 * I, acc[I]), ...);
+}
 template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
 
 template <size_t GROUP, class V, class X, class W, class Acc, size_t... R, size_t... H>
@@ -181,7 +183,8 @@ SQ_INLINE void store_madd_row(const __m256i *acc, int32_t *out) { // the sums of
     store_acc(out + 8, _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[2], acc[3]), _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
-template <size_t... R> void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, std::index_sequence<R...>) {
+template <size_t... R>
+void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, std::index_sequence<R...>) {
     __m256i acc[sizeof...(R) * 4];
     clear(acc, std::make_index_sequence<sizeof...(R) * 4>());
     for (size_t i = 0; i < k; i += 4, w += 64) {

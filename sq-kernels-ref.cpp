@@ -60,19 +60,20 @@ inline vf copysign(vf a, vf sign) { return each<vf>([&](size_t i) { return copys
 inline vf low_abs(vf a, vf c) { return min(abs(a), c); }
 inline vf first_n(vf v, size_t n, vf fill) { return each<vf>([&](size_t i) { return i < n ? v.at[i] : fill.at[i]; }); }
 
-// 2^n by its bits
+// Bounds are 2^31, exact as floats; NaN fails both comparisons.
+inline vi to_int(vf a) {
+    return each<vi>([&](size_t i) { return a.at[i] >= -2147483648.0f && a.at[i] < 2147483648.0f ? (int32_t)lrintf(a.at[i]) : INT32_MIN; });
+}
+
+// 2^n by its bits; any power will do for a NaN
 inline vf ldexp(vf a, vf n) {
+    const vi exponent = to_int(n);
     return each<vf>([&](size_t i) {
-        const int32_t bits = ((int32_t)n.at[i] + 127) << 23;
+        const uint32_t bits = ((uint32_t)exponent.at[i] + 127) << 23;
         float power;
         memcpy(&power, &bits, sizeof power);
         return a.at[i] * power;
     });
-}
-
-// Bounds are 2^31, exact as floats; NaN fails both comparisons.
-inline vi to_int(vf a) {
-    return each<vi>([&](size_t i) { return a.at[i] >= -2147483648.0f && a.at[i] < 2147483648.0f ? (int32_t)lrintf(a.at[i]) : INT32_MIN; });
 }
 
 inline vf to_float(vi a) { return each<vf>([&](size_t i) { return (float)a.at[i]; }); }

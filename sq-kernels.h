@@ -115,8 +115,8 @@ const kernels *const *all_kernels(size_t *n_tables);
 
 const kernels *kernels_plain();
 // out[r][16 p + lane] = sum over i of x[r][i] * w[p][i][lane] for 1..rows rows and 1..panels panels, which lie 16 * k weights apart. out: 64-byte aligned,
-// out_stride a multiple of 16 and at least 16 * panels. ahead: a panel that will be wanted next, to prefetch meanwhile. The float form sums by fma in rising i from 0;
-// its x need be aligned to 4 bytes only.
+// out_stride a multiple of 16 and at least 16 * panels. ahead: a panel that will be wanted next, to prefetch meanwhile. The float form sums by fma in rising i
+// from 0; its x need be aligned to 4 bytes only.
 using int_tile = void (*)(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride,
                           const int8_t *ahead);
 

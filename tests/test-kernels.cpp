@@ -1,6 +1,7 @@
 // test-kernels.cpp - the kernel tables: plain against double and 64-bit integer arithmetic written here, every other table against plain, bit for bit.
 //
-// All buffers end where an inaccessible page begins, so that an access past the end is a crash. Bounds are derived: u = 2^-24 is the relative error of one rounding.
+// All buffers end where an inaccessible page begins, so that an access past the end is a crash. Bounds are derived from U = 2^-24, the relative error of one
+// rounding.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -212,8 +213,8 @@ void compare_layer(const kernels *table, layer &l, activation act, bool with_res
     run(kernels_plain(), l.args(act, with_residual, to_u8, dynamic, to_u8 ? (void *)q0.get() : y0.get()), l.is_float);
     run(table, l.args(act, with_residual, to_u8, dynamic, to_u8 ? (void *)q1.get() : y1.get()), l.is_float);
     if (!CHECK(same(y0, y1) && same(q0, q1)))
-        printf("  %s: m %zu panels %zu k %zu float %d act %u residual %d u8 %d dynamic %d\n", table->name, l.m, l.n_panels, l.k, l.is_float, act, with_residual, to_u8,
-               dynamic);
+        printf("  %s: m %zu panels %zu k %zu float %d act %u residual %d u8 %d dynamic %d\n", table->name, l.m, l.n_panels, l.k, l.is_float, act, with_residual,
+               to_u8, dynamic);
 }
 
 template <class Each> void every_form(bool is_float, Each each) {
@@ -442,7 +443,7 @@ void check_norm(rows &r) {
     const double steps = (double)r.n / 64 + 10, mean_error = U * steps * size, relative = U * (steps + 6);
     for (size_t i = 0; i < r.n; i++) {
         const double z = (r.x[i] - mean) / sqrt(var + 1e-12), want = z * r.gamma[i] + r.beta[i];
-        const double bound = fabs(r.gamma[i]) * (fabs(z) * (2 * relative + 2 * mean_error / sqrt(var + 1e-12)) + 2 * mean_error / sqrt(var + 1e-12)) + U * fabs(want);
+        const double shift = 2 * mean_error / sqrt(var + 1e-12), bound = fabs(r.gamma[i]) * (fabs(z) * (2 * relative + shift) + shift) + U * fabs(want);
         worst = std::max(worst, fabs(y[i] - want) / bound);
     }
     CHECK(r.n == 1 || worst <= 1);
