@@ -1,9 +1,8 @@
-// examples/cli-embed.cpp - `sq embed`: rows go to the library in chunks, vectors come out as text, JSON lines or a NumPy file.
+// examples/cli-embed.cpp - `sq embed`: vectors of texts, or of every token, as text, JSON lines or a NumPy file.
 //
 // Memory is bounded by the chunk and the longest row, except for texts given as arguments, which are compared with each other.
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include <algorithm>
@@ -15,9 +14,6 @@ namespace cli {
 
 namespace json = sq::json;
 
-constexpr size_t CHUNK_BYTES = 1 << 20;     // text that runs in one call at most, unless one row is longer
-constexpr uint32_t BATCH_TOKENS = 128;      // room in the context for a row of --batch, on average
-constexpr uint32_t MAX_BATCH_TOKENS = 16384;
 constexpr size_t NPY_HEADER_BYTES = 128;    // a multiple of 64, as the format asks; fits any count
 constexpr size_t TABLE_TEXTS = 16;          // texts up to which the similarity table fits a terminal
 
@@ -27,34 +23,83 @@ class vector_sink {
   public:
     virtual ~vector_sink() = default;
     virtual void take(const row &r, const float *x, size_t n) = 0; // x [n]
-    virtual void chunk_done() {}
     virtual void finish() {}
 };
 
+// The value of an IEEE 754 binary16 number.
+static float float_of_half(uint16_t h) {
+    const int exponent = h >> 10 & 31, fraction = h & 1023;
+    const float whole = static_cast<float>(exponent ? 1024 + fraction : fraction); // in units of the last place, which is 2^-24 for exponents 0 and 1
+    const float magnitude = exponent == 31 ? HUGE_VALF : ldexpf(whole, std::max(exponent, 1) - 25);
+    return h & 0x8000 ? -magnitude : magnitude;
+}
+
+// A vector as a vector store takes it.
+struct packed_vector {
+    std::vector<float> f32;
+    std::vector<uint16_t> f16;
+    std::vector<int8_t> s8;
+    std::vector<uint8_t> bits;
+    float scale = 0; // of s8
+
+    void pack(number_type type, const float *x, size_t n) {
+        switch (type) {
+        case TYPE_F32: f32.assign(x, x + n); break;
+        case TYPE_F16: f16.resize(n), sq_to_f16(x, n, f16.data()); break;
+        case TYPE_S8: s8.resize(n), scale = sq_to_s8(x, n, s8.data()); break;
+        case TYPE_BITS: bits.resize((n + 7) / 8), sq_to_bits(x, n, bits.data()); break;
+        }
+    }
+};
+
+template <class number> static void append_integers(std::string *out, const std::vector<number> &list) {
+    *out += '[';
+    for (size_t i = 0; i < list.size(); i++) {
+        if (i) *out += ',';
+        json::append_number(out, int{list[i]});
+    }
+    *out += ']';
+}
+
 class jsonl_sink : public vector_sink {
   public:
-    explicit jsonl_sink(output *out) : out_(out) {}
+    jsonl_sink(const session &s, number_type type, output *out) : s_(s), type_(type), out_(out) {}
 
-    void take(const row &, const float *x, size_t n) override {
-        line_ = "{\"embedding\":[";
-        for (size_t i = 0; i < n; i++) {
-            if (i) line_ += ',';
-            json::append_number(&line_, x[i]);
+    void take(const row &r, const float *x, size_t n) override {
+        v_.pack(type_, x, n);
+        line_ = "{\"embedding\":";
+        if (type_ == TYPE_F16) {
+            v_.f32.resize(n);
+            std::transform(v_.f16.begin(), v_.f16.end(), v_.f32.begin(), float_of_half);
         }
-        line_ += "]}\n";
+        if (type_ == TYPE_S8) append_integers(&line_, v_.s8);
+        else if (type_ == TYPE_BITS) append_integers(&line_, v_.bits);
+        else append_numbers(&line_, v_.f32.data(), n);
+        if (type_ == TYPE_S8) {
+            line_ += ",\"scale\":";
+            json::append_number(&line_, v_.scale);
+        }
+        const text_length length = s_.measure(r);
+        line_ += ",\"tokens\":" + std::to_string(length.n_tokens);
+        append_truncated(&line_, length.truncated);
+        line_ += "}\n";
         out_->write(line_);
     }
-    void chunk_done() override { out_->flush(); }
 
   private:
+    const session &s_;
+    number_type type_;
     output *out_;
+    packed_vector v_;
     std::string line_;
 };
 
-// A .npy file, format 1.0. Its header holds the count, which is known last, so the numbers wait in an unnamed temporary file.
+// A .npy file, format 1.0. Its header holds the count, which is known last, so the numbers wait in an unnamed temporary file. Scales of s8 vectors are left
+// out: similarities by angle do not need them.
 class npy_sink : public vector_sink {
   public:
-    npy_sink(output *out, size_t width) : out_(out), width_(width), spool_(tmpfile()) {
+    npy_sink(output *out, number_type type, size_t width)
+        : out_(out), type_(type), width_(type == TYPE_BITS ? (width + 7) / 8 : width), spool_(tmpfile()) {
         if (!spool_) fail("cannot create a temporary file: %s", strerror(errno));
     }
     ~npy_sink() override { fclose(spool_); }
@@ -62,7 +107,13 @@ class npy_sink : public vector_sink {
     npy_sink &operator=(const npy_sink &) = delete;
 
     void take(const row &, const float *x, size_t n) override {
-        if (fwrite(x, sizeof *x, n, spool_) != n) fail("cannot write a temporary file: %s", strerror(errno));
+        v_.pack(type_, x, n);
+        switch (type_) {
+        case TYPE_F32: put(v_.f32); break;
+        case TYPE_F16: put(v_.f16); break;
+        case TYPE_S8: put(v_.s8); break;
+        case TYPE_BITS: put(v_.bits); break;
+        }
         n_rows_++;
     }
     void finish() override {
@@ -76,14 +127,22 @@ class npy_sink : public vector_sink {
 
   private:
     output *out_;
-    size_t width_, n_rows_ = 0;
+    number_type type_;
+    size_t width_, n_rows_ = 0; // width: numbers in a row of the file
     FILE *spool_;
+    packed_vector v_;
+
+    template <class number> void put(const std::vector<number> &list) {
+        if (fwrite(list.data(), sizeof(number), list.size(), spool_) != list.size()) fail("cannot write a temporary file: %s", strerror(errno));
+    }
 
     std::string header() const {
         std::string h("\x93NUMPY\x01\x00", 8);
         h += static_cast<char>(NPY_HEADER_BYTES - 10);
         h += '\0';
-        h += "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(n_rows_) + ", " + std::to_string(width_) + "), }";
+        static const char *const NAMES[] = {"<f4", "<f2", "|i1", "|u1"}; // by number_type
+        h += std::string("{'descr': '") + NAMES[type_] + "', 'fortran_order': False, 'shape': (";
+        h += std::to_string(n_rows_) + ", " + std::to_string(width_) + "), }";
         h.append(NPY_HEADER_BYTES - 1 - h.size(), ' ');
         return h + '\n';
     }
@@ -101,10 +160,10 @@ static double cosine(const std::vector<float> &a, const std::vector<float> &b) {
 
 class text_sink : public vector_sink {
   public:
-    explicit text_sink(output *out) : out_(out) {}
+    text_sink(const session &s, output *out) : s_(s), out_(out) {}
 
     void take(const row &r, const float *x, size_t n) override {
-        texts_.push_back(printable(r.a, 60));
+        texts_.push_back(printable(r.a, 60) + s_.note(r));
         vectors_.emplace_back(x, x + n);
     }
     void finish() override {
@@ -115,40 +174,33 @@ class text_sink : public vector_sink {
     }
 
   private:
+    const session &s_;
     output *out_;
     std::vector<std::string> texts_;
     std::vector<std::vector<float>> vectors_;
 
-    void print(const char *format, ...) __attribute__((format(printf, 2, 3))) {
-        char text[512];
-        va_list args;
-        va_start(args, format);
-        vsnprintf(text, sizeof text, format, args);
-        va_end(args);
-        out_->write(text);
-    }
     void print_vector(size_t i) {
         const std::vector<float> &v = vectors_[i];
-        print("%3zu  [", i + 1);
-        for (size_t j = 0; j < std::min<size_t>(v.size(), 4); j++) print("%s%.4f", j ? ", " : "", double{v[j]});
-        print("%s] %zu numbers   %s\n", v.size() > 4 ? ", ..." : "", v.size(), texts_[i].c_str());
+        out_->write(formatted("%3zu  [", i + 1));
+        for (size_t j = 0; j < std::min<size_t>(v.size(), 4); j++) out_->write(formatted("%s%.4f", j ? ", " : "", double{v[j]}));
+        out_->write(formatted("%s] %zu numbers   %s\n", v.size() > 4 ? ", ..." : "", v.size(), texts_[i].c_str()));
     }
     void print_table() {
-        print("\ncosine similarity\n   ");
-        for (size_t j = 0; j < texts_.size(); j++) print("%7zu", j + 1);
+        out_->write("\ncosine similarity\n   ");
+        for (size_t j = 0; j < texts_.size(); j++) out_->write(formatted("%7zu", j + 1));
         for (size_t i = 0; i < texts_.size(); i++) {
-            print("\n%3zu", i + 1);
-            for (size_t j = 0; j < texts_.size(); j++) print("%7.3f", cosine(vectors_[i], vectors_[j]));
+            out_->write(formatted("\n%3zu", i + 1));
+            for (size_t j = 0; j < texts_.size(); j++) out_->write(formatted("%7.3f", cosine(vectors_[i], vectors_[j])));
         }
-        print("\n");
+        out_->write("\n");
     }
     void print_nearest() {
-        print("\nnearest to each\n");
+        out_->write("\nnearest to each\n");
         for (size_t i = 0; i < texts_.size(); i++) {
             size_t best = i == 0 ? 1 : 0;
             for (size_t j = 0; j < texts_.size(); j++)
                 if (j != i && cosine(vectors_[i], vectors_[j]) > cosine(vectors_[i], vectors_[best])) best = j;
-            print("%7.3f  %s  ->  %s\n", cosine(vectors_[i], vectors_[best]), pad_right(texts_[i], longest()).c_str(), texts_[best].c_str());
+            out_->write(formatted("%7.3f  %s  ->  %s\n", cosine(vectors_[i], vectors_[best]), pad_right(texts_[i], longest()).c_str(), texts_[best].c_str()));
         }
     }
     size_t longest() const {
@@ -158,137 +210,109 @@ class text_sink : public vector_sink {
     }
 };
 
-static std::unique_ptr<vector_sink> make_sink(const options &o, output *out, size_t width) {
-    if (o.format == FORMAT_JSONL) return std::make_unique<jsonl_sink>(out);
-    if (o.format == FORMAT_TEXT) return std::make_unique<text_sink>(out);
+static std::unique_ptr<vector_sink> make_sink(const options &o, const session &s, size_t width, output *out) {
+    if (o.format == FORMAT_JSONL) return std::make_unique<jsonl_sink>(s, o.type, out);
+    if (o.format == FORMAT_TEXT) return std::make_unique<text_sink>(s, out);
     if (out->is_terminal()) fail_usage("--format npy writes bytes that are not for a terminal: add -o FILE");
-    return std::make_unique<npy_sink>(out, width);
+    return std::make_unique<npy_sink>(out, o.type, width);
 }
 
 // ---- running ----
 
-class embedder {
+class embed_task : public text_task {
   public:
-    embedder(const options &o, row_source *rows, vector_sink *sink, sq_model *model)
-        : rows_(rows), sink_(sink), model_(model), info_(model_info(model)), max_len_(longest_allowed(o, info_)), width_(o.dimensions ? o.dimensions : info_.embed_width) {
+    embed_task(const options &o, const session &s, vector_sink *sink, size_t width) : s_(s), sink_(sink), width_(width) {
         sq_embed_params_init(&params_, sizeof params_);
         params_.pooling = o.pooling;
         params_.normalize = o.normalize;
         params_.dimensions = o.dimensions;
-        params_.max_len = static_cast<uint32_t>(max_len_);
-        params_.truncate = o.truncate;
-        params_.specials_as_text = o.specials_as_text;
-
-        sq_ctx_params params;
-        sq_ctx_params_init(&params, sizeof params);
-        params.n_threads = o.threads;
-        params.max_seqs = o.batch ? o.batch : DEFAULT_BATCH;
-        const uint32_t room = std::max({512u, info_.max_tokens, params_.max_len}); // 512: sq.h's own default
-        params.max_tokens = std::max(room, std::min(o.batch, MAX_BATCH_TOKENS / BATCH_TOKENS) * BATCH_TOKENS);
-        sq_ctx *ctx = nullptr;
-        char err[512] = "";
-        const int32_t status = sq_ctx_create(model, &params, &ctx, err, sizeof err);
-        if (status != SQ_OK) fail("%s", *err ? err : sq_status_string(status));
-        ctx_.reset(ctx);
+        s.set_limits(&params_);
     }
 
-    // Embeds rows, which are all single or all pairs, and hands their vectors on, up to the first that fails.
-    void run(const std::vector<row> &chunk) {
-        int32_t status = embed(chunk.data(), chunk.size());
-        if (status == SQ_OK) return give(chunk.data(), chunk.size());
-        for (const row &r : chunk) { // which row was it?
-            status = embed(&r, 1);
-            if (status != SQ_OK) fail_row(r, status);
-            give(&r, 1);
-        }
+    int32_t run(const sq_texts &texts) override {
+        vectors_.resize(texts.n_texts * width_);
+        size_t n = 0;
+        return sq_embed(s_.ctx.get(), &texts, &params_, vectors_.data(), vectors_.size(), &n);
+    }
+    void give(const row *r, size_t n) override {
+        for (size_t i = 0; i < n; i++) sink_->take(r[i], &vectors_[i * width_], width_);
     }
 
   private:
-    row_source *rows_;
+    const session &s_;
     vector_sink *sink_;
-    sq_model *model_;
-    sq_model_info info_;
-    size_t max_len_, width_;
+    size_t width_;
     sq_embed_params params_;
-    ctx_ptr ctx_;
-    std::string a_, b_;
-    std::vector<size_t> a_starts_, b_starts_;
     std::vector<float> vectors_; // [rows][width_]
+};
 
-    int32_t embed(const row *r, size_t n) {
-        a_.clear(), b_.clear();
-        a_starts_.assign(1, 0), b_starts_.assign(1, 0);
-        for (size_t i = 0; i < n; i++) {
-            a_ += r[i].a, b_ += r[i].b;
-            a_starts_.push_back(a_.size()), b_starts_.push_back(b_.size());
-        }
-        sq_texts texts = {};
-        texts.size = sizeof texts;
-        texts.n_texts = static_cast<uint32_t>(n);
-        texts.a = a_.data();
-        texts.a_starts = a_starts_.data();
-        if (r->is_pair) texts.b = b_.data(), texts.b_starts = b_starts_.data();
-        vectors_.resize(n * width_);
-        size_t n_out = 0;
-        return sq_embed(ctx_.get(), &texts, &params_, vectors_.data(), vectors_.size(), &n_out);
+// Each token and its vector, a line for each row. Rows run one by one: printing the numbers takes longer than what a batch would save.
+class hidden_writer {
+  public:
+    hidden_writer(const session &s, output *out) : s_(s), out_(out) {
+        sq_tokenize_params_init(&params_, sizeof params_);
+        s.set_limits(&params_);
     }
 
-    void give(const row *r, size_t n) {
-        for (size_t i = 0; i < n; i++) sink_->take(r[i], &vectors_[i * width_], width_);
-        sink_->chunk_done();
+    void write(const row_source &rows, const row &r) {
+        const text_length length = s_.measure(r);
+        const char *b = r.is_pair ? r.b.data() : nullptr;
+        if (length.n_tokens > s_.max_len) fail_too_long(rows.place(r.number), length.n_tokens, s_.max_len);
+        ids_.resize(length.n_tokens), types_.resize(length.n_tokens);
+        size_t n = 0;
+        int32_t status =
+            sq_tokenize(s_.model.get(), r.a.data(), r.a.size(), b, r.b.size(), &params_, ids_.data(), types_.data(), nullptr, nullptr, ids_.size(), &n);
+        if (status != SQ_OK) fail("%s: %s", rows.place(r.number).c_str(), sq_status_string(status));
+        const uint32_t starts[] = {0, static_cast<uint32_t>(n)};
+        const sq_batch batch = {sizeof batch, 1, ids_.data(), types_.data(), starts};
+        vectors_.resize(n * s_.info.width);
+        status = sq_forward(s_.ctx.get(), &batch, SQ_HIDDEN, vectors_.data(), vectors_.size(), &n);
+        if (status != SQ_OK) s_.fail_text(rows.place(r.number), r, status);
+        write_line(length.truncated);
     }
 
-    [[noreturn]] void fail_row(const row &r, int32_t status) {
-        const std::string why = sq_ctx_error(ctx_.get());
-        if (status == SQ_E_LIMIT) {
-            sq_tokenize_params p;
-            sq_tokenize_params_init(&p, sizeof p);
-            p.max_len = params_.max_len;
-            p.specials_as_text = params_.specials_as_text;
-            size_t n = 0;
-            status = sq_tokenize(model_, r.a.data(), r.a.size(), r.is_pair ? r.b.data() : nullptr, r.b.size(), &p, nullptr, nullptr, nullptr, nullptr, 0, &n);
-            if (status == SQ_E_LIMIT && n > max_len_) fail_too_long(*rows_, r.number, n, max_len_);
+  private:
+    const session &s_;
+    output *out_;
+    sq_tokenize_params params_;
+    std::vector<int32_t> ids_, types_;
+    std::vector<float> vectors_; // [tokens][width]
+    std::string line_;
+
+    void write_line(bool truncated) {
+        line_ = "{\"tokens\":[";
+        for (size_t i = 0; i < ids_.size(); i++) {
+            if (i) line_ += ',';
+            json::append_string(&line_, token_text(s_.model.get(), ids_[i]));
         }
-        fail("%s: %s", rows_->place(r.number).c_str(), why.empty() ? sq_status_string(status) : why.c_str());
+        line_ += "],\"hidden\":[";
+        for (size_t i = 0; i < ids_.size(); i++) {
+            if (i) line_ += ',';
+            append_numbers(&line_, &vectors_[i * s_.info.width], s_.info.width);
+        }
+        line_ += ']';
+        append_truncated(&line_, truncated);
+        line_ += "}\n";
+        out_->write(line_);
     }
 };
 
 void run_embed(const options &o) {
-    row_source rows(o);
-    const model_ptr model = load_model(o);
+    row_source rows(o, TEXT_OR_PAIR, rows_of_texts(o));
+    const session s(o);
     output out(o.output);
-    const uint32_t width = model_info(model.get()).embed_width;
-    if (o.dimensions > width) fail("--dimensions %u: the model's vectors have %u", static_cast<unsigned>(o.dimensions), static_cast<unsigned>(width));
-    const std::unique_ptr<vector_sink> sink = make_sink(o, &out, o.dimensions ? o.dimensions : width);
-    embedder e(o, &rows, sink.get(), model.get());
-    progress shown(out);
-
-    const size_t batch = o.batch ? o.batch : DEFAULT_BATCH;
-    std::vector<row> chunk;
-    size_t n_bytes = 0, n_done = 0;
-    const auto run_chunk = [&] {
-        if (!chunk.empty()) e.run(chunk);
-        n_done += chunk.size();
-        chunk.clear();
-        n_bytes = 0;
-        shown.show(n_done);
-    };
-    for (row r;;) {
-        bool more;
-        try {
-            more = rows.next(&r);
-        } catch (const failure &) {
-            run_chunk(); // what came before the bad line is answered
-            throw;
-        }
-        if (!more) break;
-        if (!chunk.empty() && chunk[0].is_pair != r.is_pair) run_chunk();
-        n_bytes += r.a.size() + r.b.size();
-        chunk.push_back(std::move(r));
-        if (chunk.size() == batch || n_bytes >= CHUNK_BYTES || rows.would_wait()) run_chunk();
+    if (o.hidden) {
+        hidden_writer writer(s, &out);
+        run_rows(&rows, &out, "texts", [&](const row &r) { writer.write(rows, r); });
+    } else {
+        const uint32_t width = s.info.embed_width;
+        if (o.dimensions > width) fail("--dimensions %u: the model's vectors have %u", static_cast<unsigned>(o.dimensions), static_cast<unsigned>(width));
+        const size_t kept = o.dimensions ? o.dimensions : width;
+        const std::unique_ptr<vector_sink> sink = make_sink(o, s, kept, &out);
+        embed_task task(o, s, sink.get(), kept);
+        run_texts(o, s, &rows, &out, &task);
+        sink->finish();
     }
-    run_chunk();
-    sink->finish();
     out.commit();
 }
 

@@ -18,16 +18,6 @@ static const char *pooling_name(uint32_t pooling) {
     }
 }
 
-static const char *head_name(uint32_t head) {
-    switch (head) {
-    case SQ_HEAD_NONE: return "none";
-    case SQ_HEAD_CLASSIFY: return "classify";
-    case SQ_HEAD_ANSWER: return "answer";
-    case SQ_HEAD_TAG: return "tag";
-    default: return "unknown";
-    }
-}
-
 static const char *quant_name(uint32_t quant) {
     switch (quant) {
     case SQ_QUANT_FLOAT: return "float";
@@ -35,6 +25,15 @@ static const char *quant_name(uint32_t quant) {
     case SQ_QUANT_DYNAMIC: return "INT8, activation scales per token";
     default: return "unknown";
     }
+}
+
+// "classify: negative, positive"
+static std::string head_text(const sq_model *model, const sq_model_info &info) {
+    if (info.head == SQ_HEAD_NONE) return "none: vectors only";
+    if (info.head == SQ_HEAD_ANSWER) return "answer";
+    std::string text = info.head == SQ_HEAD_TAG ? "tag: " : info.multi_label ? "classify, labels are independent: " : "classify: ";
+    for (uint32_t i = 0; i < info.n_labels; i++) text += (i ? ", " : "") + printable(label_name(model, i), 60);
+    return printable(text, MAX_VALUE_BYTES);
 }
 
 static void print_line(output *out, const char *key, const std::string &value) { out->write(pad_right(key, 17) + value + "\n"); }
@@ -81,9 +80,9 @@ void run_info(const options &o) {
     print_line(&out, "width", std::to_string(i.width) + ", " + std::to_string(i.n_heads) + " heads, feed-forward " + std::to_string(i.ffn_width));
     print_line(&out, "vocabulary", std::to_string(i.vocab_size) + " tokens, " + std::to_string(i.n_types) + " segments");
     print_line(&out, "longest text", std::to_string(i.max_tokens) + " tokens (position table: " + std::to_string(i.max_positions) + ")");
-    print_line(&out, "head", i.n_labels ? std::string(head_name(i.head)) + ", " + std::to_string(i.n_labels) + " outputs" : head_name(i.head));
     print_line(&out, "pooling", pooling_name(i.pooling));
     print_line(&out, "vectors", std::to_string(i.embed_width) + " numbers, " + (i.normalize ? "scaled to length 1" : "not scaled"));
+    print_line(&out, "head", head_text(model.get(), i));
     print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + layer_forms(model.get()) + ")");
     print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + " (this CPU's best: " + sq_isa_best() + ")");
     print_meta(&out, model.get());

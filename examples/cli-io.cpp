@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,33 +21,60 @@ constexpr size_t PENDING_BYTES = 1 << 16; // output collected before it is writt
 
 // ---- input ----
 
-row_source::row_source(const options &o) : texts_(o.texts) {
+// "-" is standard input; *name is what messages call it.
+static int open_input(const std::string &path, std::string *name) {
+    const bool is_stdin = path == "-";
+    *name = is_stdin ? "standard input" : path;
+    const int fd = is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) fail("%s: %s", name->c_str(), strerror(errno));
+    return fd;
+}
+
+// Appends what one read gives to *buffer; false at the end.
+static bool append_read(int fd, const std::string &name, std::string *buffer) {
+    const size_t had = buffer->size();
+    buffer->resize(had + READ_BYTES);
+    ssize_t n;
+    do n = read(fd, &(*buffer)[had], READ_BYTES);
+    while (n < 0 && errno == EINTR);
+    const int error = errno;
+    buffer->resize(had + (n > 0 ? static_cast<size_t>(n) : 0));
+    if (n < 0) fail("%s: %s", name.c_str(), strerror(error));
+    return n > 0;
+}
+
+std::string read_file(const std::string &path) {
+    std::string name, text;
+    const int fd = open_input(path, &name);
+    while (append_read(fd, name, &text)) {}
+    if (fd > STDIN_FILENO) close(fd);
+    return text;
+}
+
+std::vector<row> rows_of_texts(const options &o) {
+    std::vector<row> rows;
+    const size_t step = o.pairs ? 2 : 1;
+    for (size_t i = 0; i + step <= o.texts.size(); i += step) rows.push_back({o.texts[i], o.pairs ? o.texts[i + 1] : "", o.pairs, {}, rows.size() + 1});
+    return rows;
+}
+
+row_source::row_source(const options &o, const row_form &form, std::vector<row> given) : form_(form), prefix_(o.prefix), given_(std::move(given)) {
     if (o.jsonl.empty()) return;
     is_file_ = true;
-    const bool is_stdin = o.jsonl == "-";
-    name_ = is_stdin ? "standard input" : o.jsonl;
-    fd_ = is_stdin ? STDIN_FILENO : open(o.jsonl.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) fail("%s: %s", name_.c_str(), strerror(errno));
+    fd_ = open_input(o.jsonl, &name_);
 }
 
 row_source::~row_source() {
     if (fd_ > STDIN_FILENO) close(fd_);
 }
 
-std::string row_source::place(size_t number) const { return (is_file_ ? name_ + ":" : std::string("text ")) + std::to_string(number); }
+std::string row_source::place(size_t number) const { return (is_file_ ? name_ + ":" : form_.noun + std::string(" ")) + std::to_string(number); }
 
 bool row_source::read_more() {
     buffer_.erase(0, line_start_);
     scanned_ -= line_start_;
     line_start_ = 0;
-    const size_t had = buffer_.size();
-    buffer_.resize(had + READ_BYTES);
-    ssize_t n;
-    do n = read(fd_, &buffer_[had], READ_BYTES);
-    while (n < 0 && errno == EINTR);
-    buffer_.resize(had + (n > 0 ? static_cast<size_t>(n) : 0));
-    if (n < 0) fail("%s: %s", name_.c_str(), strerror(errno));
-    return n > 0;
+    return append_read(fd_, name_, &buffer_);
 }
 
 // The view lasts until the next call. The last line needs no newline.
@@ -82,11 +110,34 @@ static bool take_string(const json::value &object, const char *key, const std::s
     return true;
 }
 
+// The object that a line holds.
+static json::value parse_line(std::string_view line, const std::string &place, const row_form &form) {
+    json::value object;
+    std::string why;
+    if (!json::parse(line.data(), line.size(), &object, &why)) {
+        // The parser sees one line, so its "line 1, " says nothing.
+        const std::string prefix = "line 1, ";
+        fail("%s: not JSON: %s", place.c_str(), why.compare(0, prefix.size(), prefix) == 0 ? why.c_str() + prefix.size() : why.c_str());
+    }
+    if (!object.is_object()) fail("%s: not a JSON object like {\"%s\": \"text\"}", place.c_str(), form.first);
+    return object;
+}
+
+static void take_list(const json::value &object, const char *key, const std::string &place, std::vector<std::string> *out) {
+    const json::value *v = object.find(key);
+    if (!v) fail("%s: \"%s\" is missing", place.c_str(), key);
+    if (!v->is_array()) fail("%s: \"%s\" is no list", place.c_str(), key);
+    for (const json::value &item : v->items) {
+        if (!item.is_string()) fail("%s: item %zu of \"%s\" is no string", place.c_str(), out->size() + 1, key);
+        out->push_back(item.text);
+    }
+}
+
 bool row_source::next(row *out) {
     if (!is_file_) {
-        if (n_rows_ == texts_.size()) return false;
-        *out = row{texts_[n_rows_], "", false, n_rows_ + 1};
-        n_rows_++;
+        if (n_rows_ == given_.size()) return false;
+        *out = std::move(given_[n_rows_++]);
+        out->a.insert(0, prefix_);
         return true;
     }
     std::string_view line;
@@ -95,18 +146,18 @@ bool row_source::next(row *out) {
         n_rows_++;
     } while (is_blank(line));
     const std::string here = place(n_rows_);
-    json::value object;
-    std::string why;
-    if (!json::parse(line.data(), line.size(), &object, &why)) {
-        // The parser sees one line, so its "line 1, " says nothing.
-        const std::string prefix = "line 1, ";
-        fail("%s: not JSON: %s", here.c_str(), why.compare(0, prefix.size(), prefix) == 0 ? why.c_str() + prefix.size() : why.c_str());
-    }
-    if (!object.is_object()) fail("%s: not a JSON object like {\"a\": \"text\"}", here.c_str());
+    const json::value object = parse_line(line, here, form_);
     *out = row();
     out->number = n_rows_;
-    if (!take_string(object, "a", here, &out->a)) fail("%s: \"a\" is missing", here.c_str());
-    out->is_pair = take_string(object, "b", here, &out->b);
+    if (!take_string(object, form_.first, here, &out->a)) fail("%s: \"%s\" is missing", here.c_str(), form_.first);
+    out->a.insert(0, prefix_);
+    if (form_.kind == second_text::LIST) {
+        take_list(object, form_.second, here, &out->list);
+        return true;
+    }
+    out->is_pair = take_string(object, form_.second, here, &out->b);
+    if (out->is_pair && form_.kind == second_text::REFUSED) fail("%s: \"%s\": this command takes single texts", here.c_str(), form_.second);
+    if (!out->is_pair && form_.kind == second_text::REQUIRED) fail("%s: \"%s\" is missing", here.c_str(), form_.second);
     return true;
 }
 
@@ -175,7 +226,8 @@ static int64_t now_ms() {
     return int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1000000;
 }
 
-progress::progress(const output &out) : is_on_(isatty(STDERR_FILENO) && !out.is_terminal()), start_ms_(now_ms()) {}
+progress::progress(const output &out, const char *unit, size_t n_all)
+    : is_on_(isatty(STDERR_FILENO) && !out.is_terminal()), unit_(unit), n_all_(n_all), start_ms_(now_ms()) {}
 
 progress::~progress() {
     if (shown_ms_) fputs("\r\033[K", stderr);
@@ -185,7 +237,8 @@ void progress::show(size_t n_rows) {
     const int64_t now = now_ms();
     if (!is_on_ || now - start_ms_ < 500 || now - shown_ms_ < 200) return;
     shown_ms_ = now;
-    fprintf(stderr, "\r%zu texts, %.0f a second\033[K", n_rows, 1000.0 * static_cast<double>(n_rows) / static_cast<double>(now - start_ms_));
+    const std::string all = n_all_ ? " of " + std::to_string(n_all_) : "";
+    fprintf(stderr, "\r%zu%s %s, %.0f a second\033[K", n_rows, all.c_str(), unit_, 1000.0 * static_cast<double>(n_rows) / static_cast<double>(now - start_ms_));
 }
 
 // ---- text ----
@@ -218,5 +271,29 @@ std::string pad_right(std::string text, size_t n_chars) {
     if (n < n_chars) text.append(n_chars - n, ' ');
     return text;
 }
+
+std::string formatted(const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int n = vsnprintf(nullptr, 0, format, args);
+    va_end(args);
+    std::string text(static_cast<size_t>(n) + 1, '\0');
+    vsnprintf(&text[0], text.size(), format, again);
+    va_end(again);
+    text.pop_back();
+    return text;
+}
+
+void append_numbers(std::string *out, const float *x, size_t n) {
+    *out += '[';
+    for (size_t i = 0; i < n; i++) {
+        if (i) *out += ',';
+        json::append_number(out, x[i]);
+    }
+    *out += ']';
+}
+
+void append_truncated(std::string *out, bool truncated) { *out += truncated ? ",\"truncated\":true" : ",\"truncated\":false"; }
 
 } // namespace cli

@@ -31,6 +31,14 @@ static output_format parse_format(const char *name, const char *text) {
     fail_usage("%s %s: text, jsonl or npy is needed", name, text);
 }
 
+static number_type parse_type(const char *name, const char *text) {
+    if (strcmp(text, "f32") == 0) return TYPE_F32;
+    if (strcmp(text, "f16") == 0) return TYPE_F16;
+    if (strcmp(text, "s8") == 0) return TYPE_S8;
+    if (strcmp(text, "bits") == 0) return TYPE_BITS;
+    fail_usage("%s %s: f32, f16, s8 or bits is needed", name, text);
+}
+
 struct option_spec {
     const char *name;
     char letter;       // 0 for none
@@ -40,33 +48,61 @@ struct option_spec {
     void (*set)(options *o, const char *name, const char *value);
 };
 
-static const unsigned TEXTS = EMBED | TOKENIZE;
+static const unsigned RUNS = EMBED | CLASSIFY | RERANK | ANSWER | TAG, WORKS = RUNS | TOKENIZE, CUTS = WORKS & ~ANSWER;
 
 static const option_spec OPTIONS[] = {
-    {"--model", 'm', TEXTS | INFO, "FILE", "the model file", [](options *o, const char *, const char *v) { o->model = v; }},
-    {"--jsonl", 0, TEXTS, "FILE", "read texts from the lines of FILE; - is standard input", [](options *o, const char *, const char *v) { o->jsonl = v; }},
-    {"--output", 'o', TEXTS, "FILE", "write to FILE, which appears when all is done", [](options *o, const char *, const char *v) { o->output = v; }},
-    {"--format", 0, TEXTS, "FORMAT", "text (for arguments), jsonl (for --jsonl), or npy: a float32 matrix (embed)",
+    {"--model", 'm', WORKS | INFO, "FILE", "the model file", [](options *o, const char *, const char *v) { o->model = v; }},
+    {"--jsonl", 0, WORKS, "FILE", "read the lines of FILE; - is standard input", [](options *o, const char *, const char *v) { o->jsonl = v; }},
+    {"--output", 'o', WORKS, "FILE", "write to FILE, which appears when all is done", [](options *o, const char *, const char *v) { o->output = v; }},
+    {"--format", 0, EMBED, "FORMAT", "text (for arguments), jsonl (for --jsonl), or npy: a matrix for NumPy",
      [](options *o, const char *n, const char *v) { o->format = parse_format(n, v); }},
-    {"--max-tokens", 0, TEXTS, "N", "longest text, special tokens included (default: the model's limit)",
+    {"--format", 0, WORKS & ~EMBED, "FORMAT", "text (for arguments) or jsonl (for --jsonl)",
+     [](options *o, const char *n, const char *v) { o->format = parse_format(n, v); }},
+    {"--pair", 0, CLASSIFY, nullptr, "take the arguments two by two, as pairs", [](options *o, const char *, const char *) { o->pairs = true; }},
+    {"--documents", 0, RERANK, "FILE", "the documents are the lines of FILE; - is standard input",
+     [](options *o, const char *, const char *v) { o->documents = v; }},
+    {"--context-file", 0, ANSWER, "FILE", "the context is the text of FILE; - is standard input",
+     [](options *o, const char *, const char *v) { o->context_file = v; }},
+    {"--squad", 0, ANSWER, "FILE", "answer the questions of a SQuAD file, version 1.1 or 2",
+     [](options *o, const char *, const char *v) { o->squad = v; }},
+    {"--window", 0, ANSWER, "N", "tokens of a window, question included (default: the model's limit)",
      [](options *o, const char *n, const char *v) { o->max_tokens = parse_number(n, v, 1, INT32_MAX); }},
-    {"--truncate", 0, TEXTS, nullptr, "cut longer texts, instead of failing", [](options *o, const char *, const char *) { o->truncate = true; }},
-    {"--specials-as-text", 0, TEXTS, nullptr, "\"[SEP]\" in a text is five characters, not the special token",
+    {"--stride", 0, ANSWER, "N", "tokens of context that two windows share (default 128)",
+     [](options *o, const char *n, const char *v) { o->stride = parse_number(n, v, 1, INT32_MAX); }},
+    {"--max-answer", 0, ANSWER, "N", "longest answer in tokens (default 30)",
+     [](options *o, const char *n, const char *v) { o->max_answer = parse_number(n, v, 1, INT32_MAX); }},
+    {"--allow-null", 0, ANSWER, nullptr, "\"no answer\" is possible, as in SQuAD 2: an empty text",
+     [](options *o, const char *, const char *) { o->allow_null = true; }},
+    {"--top", 0, ANSWER, "N", "list the N best answers, at most 20",
+     [](options *o, const char *n, const char *v) { o->top = parse_number(n, v, 1, MAX_ANSWERS); }},
+    {"--words", 0, TAG, nullptr, "one entry for each word, with the label as the model has it",
+     [](options *o, const char *, const char *) { o->words = true; }},
+    {"--max-tokens", 0, CUTS, "N", "longest text, special tokens included (default: the model's limit)",
+     [](options *o, const char *n, const char *v) { o->max_tokens = parse_number(n, v, 1, INT32_MAX); }},
+    {"--truncate", 0, CUTS, nullptr, "cut longer texts, instead of failing", [](options *o, const char *, const char *) { o->truncate = true; }},
+    {"--specials-as-text", 0, WORKS, nullptr, "\"[SEP]\" in a text is five characters, not the special token",
      [](options *o, const char *, const char *) { o->specials_as_text = true; }},
-    {"--pooling", 0, EMBED, "HOW", "mean, cls or max (default: the model's)", [](options *o, const char *n, const char *v) { o->pooling = parse_pooling(n, v); }},
+    {"--prefix", 0, EMBED, "TEXT", "put TEXT before each text (\"query: \" and \"passage: \" for E5 models)",
+     [](options *o, const char *, const char *v) { o->prefix = v; }},
+    {"--pooling", 0, EMBED, "HOW", "mean, cls or max (default: the model's)",
+     [](options *o, const char *n, const char *v) { o->pooling = parse_pooling(n, v); }},
     {"--normalize", 0, EMBED, nullptr, "scale vectors to length 1", [](options *o, const char *, const char *) { o->normalize = SQ_NORMALIZE_YES; }},
     {"--no-normalize", 0, EMBED, nullptr, "leave vectors as they are (default: as the model says)",
      [](options *o, const char *, const char *) { o->normalize = SQ_NORMALIZE_NO; }},
     {"--dimensions", 0, EMBED, "N", "keep the first N numbers of each vector",
      [](options *o, const char *n, const char *v) { o->dimensions = parse_number(n, v, 1, INT32_MAX); }},
-    {"--batch", 0, EMBED, "N", "texts that run together (default 64); changes speed, not results",
+    {"--type", 0, EMBED, "TYPE", "f32, f16, s8 (with \"scale\" in lines) or bits (bytes, first bit highest) for jsonl and npy",
+     [](options *o, const char *n, const char *v) { o->type = parse_type(n, v); }},
+    {"--hidden", 0, EMBED, nullptr, "every token's vector: {\"tokens\": [...], \"hidden\": [[...], ...]}",
+     [](options *o, const char *, const char *) { o->hidden = true; }},
+    {"--batch", 0, RUNS, "N", "texts that run together (default 64); changes speed, not results",
      [](options *o, const char *n, const char *v) { o->batch = parse_number(n, v, 1, 65536); }},
-    {"--threads", 0, EMBED, "N", "threads that compute (default 0: the cores this process may use)",
+    {"--threads", 0, RUNS, "N", "threads that compute (default 0: the cores this process may use)",
      [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 0, INT32_MAX); }},
-    {"--isa", 0, EMBED | INFO, "NAME", "highest instruction set to use (default: the best of this CPU)",
+    {"--isa", 0, RUNS | INFO, "NAME", "highest instruction set to use (default: the best of this CPU)",
      [](options *o, const char *, const char *v) { o->isa = v; }},
     {"--verify", 0, INFO, nullptr, "check the checksums of the whole file", [](options *o, const char *, const char *) { o->verify = true; }},
-    {"--help", 'h', TEXTS | INFO, nullptr, "print this", [](options *o, const char *, const char *) { o->help = true; }},
+    {"--help", 'h', WORKS | INFO, nullptr, "print this", [](options *o, const char *, const char *) { o->help = true; }},
 };
 
 // The option that an argument names; *value is set to what stands behind `=` or a letter.
@@ -87,17 +123,43 @@ static const option_spec *find_option(command which, const char *argument, const
     fail_usage("%s: unknown option (--help lists them)", argument);
 }
 
+// Where the input comes from: --jsonl, or the arguments, or another file.
+static void check_input(command which, const options &o) {
+    const size_t n = o.texts.size();
+    if (!o.jsonl.empty() || !o.squad.empty()) {
+        const char *file = o.jsonl.empty() ? "--squad" : "--jsonl";
+        if (n > 0) fail_usage("%s: texts come from %s or from the arguments, not from both", o.texts[0].c_str(), file);
+        if (!o.documents.empty() || !o.context_file.empty() || o.pairs || (!o.jsonl.empty() && !o.squad.empty()))
+            fail_usage("--pair, --documents, --context-file, --squad and --jsonl exclude each other");
+        if (!o.squad.empty() && (o.top || o.format != FORMAT_DEFAULT)) fail_usage("--squad writes predictions: no --top, no --format");
+        return;
+    }
+    if (which == RERANK) {
+        if (n == 0) fail_usage("the query is missing: give QUERY DOCUMENT..., or --jsonl FILE");
+        if (o.documents.empty() ? n == 1 : n > 1) fail_usage("documents are needed as arguments or by --documents FILE, not by both");
+    } else if (which == ANSWER) {
+        if (n != (o.context_file.empty() ? 2 : 1)) fail_usage("QUESTION CONTEXT, or QUESTION --context-file FILE, or --jsonl FILE, or --squad FILE is needed");
+    } else if (n == 0) {
+        fail_usage("texts are missing: give some, or --jsonl FILE");
+    }
+    if (o.pairs && n % 2 != 0) fail_usage("--pair takes texts two by two, and there are %zu", n);
+}
+
 static void check_together(command which, options *o) {
     if (o->model.empty()) fail_usage("-m MODEL is missing");
     if (which == INFO) {
         if (!o->texts.empty()) fail_usage("%s: `sq info` takes no text", o->texts[0].c_str());
         return;
     }
-    if (o->jsonl.empty() && o->texts.empty()) fail_usage("texts are missing: give some, or --jsonl FILE");
-    if (!o->jsonl.empty() && !o->texts.empty()) fail_usage("%s: texts come from --jsonl or from the arguments, not from both", o->texts[0].c_str());
-    if (o->format == FORMAT_DEFAULT) o->format = o->jsonl.empty() ? FORMAT_TEXT : FORMAT_JSONL;
+    check_input(which, *o);
+    if (o->format == FORMAT_DEFAULT) o->format = o->jsonl.empty() && !o->hidden ? FORMAT_TEXT : FORMAT_JSONL;
     if (o->format == FORMAT_TEXT && !o->jsonl.empty()) fail_usage("--format text is for texts given as arguments");
     if (o->format == FORMAT_NPY && which != EMBED) fail_usage("--format npy is for `sq embed`");
+    if (o->type != TYPE_F32 && o->format == FORMAT_TEXT) fail_usage("--type needs --format jsonl or --format npy");
+    if (!o->hidden) return;
+    if (o->format != FORMAT_JSONL) fail_usage("--hidden writes JSON lines only");
+    if (o->pooling || o->normalize || o->dimensions || o->type != TYPE_F32)
+        fail_usage("--hidden gives vectors as they are: no --pooling, --normalize, --dimensions, --type");
 }
 
 options parse_options(command which, int argc, char **argv) {

@@ -16,12 +16,6 @@ struct tokens {
     }
 };
 
-static std::string_view token_text(const sq_model *model, int32_t id) {
-    size_t n = 0;
-    const char *text = sq_token_text(model, id, &n);
-    return text ? std::string_view(text, n) : std::string_view("?");
-}
-
 static void tokenize(const sq_model *model, const row_source &rows, const row &r, const sq_tokenize_params &params, tokens *t) {
     const char *b = r.is_pair ? r.b.data() : nullptr;
     size_t n = 0, cap = 512;
@@ -30,7 +24,7 @@ static void tokenize(const sq_model *model, const row_source &rows, const row &r
         const int32_t status =
             sq_tokenize(model, r.a.data(), r.a.size(), b, r.b.size(), &params, t->ids.data(), t->types.data(), t->spans.data(), t->sources.data(), cap, &n);
         if (status == SQ_OK) return t->resize(n);
-        if (status == SQ_E_LIMIT && n > params.max_len) fail_too_long(rows, r.number, n, params.max_len);
+        if (status == SQ_E_LIMIT && n > params.max_len) fail_too_long(rows.place(r.number), n, params.max_len);
         if (status != SQ_E_SPACE || n <= cap) fail("%s: %s", rows.place(r.number).c_str(), sq_status_string(status));
         cap = n;
     }
@@ -81,32 +75,19 @@ static std::string table(const sq_model *model, const row &r, const tokens &t) {
 }
 
 void run_tokenize(const options &o) {
-    row_source rows(o);
+    row_source rows(o, TEXT_OR_PAIR, rows_of_texts(o));
     const model_ptr model = load_model(o);
     output out(o.output);
-    progress shown(out);
     sq_tokenize_params params;
     sq_tokenize_params_init(&params, sizeof params);
     params.max_len = static_cast<uint32_t>(longest_allowed(o, model_info(model.get())));
     params.truncate = o.truncate;
     params.specials_as_text = o.specials_as_text;
-
     tokens t;
-    size_t n_done = 0;
-    for (row r;;) {
-        bool more;
-        try {
-            more = rows.next(&r);
-            if (more) tokenize(model.get(), rows, r, params, &t);
-        } catch (const failure &) {
-            out.flush(); // what came before the bad line is answered
-            throw;
-        }
-        if (!more) break;
+    run_rows(&rows, &out, "texts", [&](const row &r) {
+        tokenize(model.get(), rows, r, params, &t);
         out.write(o.format == FORMAT_JSONL ? json_line(model.get(), t) : table(model.get(), r, t));
-        shown.show(++n_done);
-        if (rows.would_wait()) out.flush();
-    }
+    });
     out.commit();
 }
 

@@ -1,6 +1,6 @@
-// examples/sq-cli.cpp - the `sq` command: main, help, and the few steps that all its commands take.
+// examples/sq-cli.cpp - the `sq` command: main, failing and help.
 //
-// Each command is a file of its own: cli-embed.cpp, cli-tokenize.cpp, cli-info.cpp. Options are in cli-options.cpp, input and output in cli-io.cpp.
+// Each command is a file of its own: cli-embed.cpp and so on. Options are in cli-options.cpp, input and output in cli-io.cpp, what runs models in cli-run.cpp.
 // Exit status: 0 done, 1 failed, 2 wrong usage.
 #include <errno.h>
 #include <signal.h>
@@ -35,39 +35,6 @@ void fail_usage(const char *format, ...) {
     throw f;
 }
 
-model_ptr load_model(const options &o) {
-    sq_model_params params;
-    sq_model_params_init(&params, sizeof params);
-    params.verify = o.verify;
-    params.isa = o.isa.empty() ? nullptr : o.isa.c_str();
-    sq_model *model = nullptr;
-    char err[512] = "";
-    const int32_t status = sq_model_load(o.model.c_str(), &params, &model, err, sizeof err);
-    if (status != SQ_OK) {
-        if (strstr(err, o.model.c_str())) fail("%s", err);
-        fail("%s: %s", o.model.c_str(), *err ? err : sq_status_string(status));
-    }
-    return model_ptr(model);
-}
-
-sq_model_info model_info(const sq_model *model) {
-    sq_model_info info = {};
-    info.size = sizeof info;
-    const int32_t status = sq_model_get_info(model, &info);
-    if (status != SQ_OK) fail("%s", sq_status_string(status));
-    return info;
-}
-
-size_t longest_allowed(const options &o, const sq_model_info &info) {
-    if (o.max_tokens > info.max_positions)
-        fail("--max-tokens %u: the model's position table ends at %u tokens", static_cast<unsigned>(o.max_tokens), static_cast<unsigned>(info.max_positions));
-    return o.max_tokens ? o.max_tokens : info.max_tokens;
-}
-
-void fail_too_long(const row_source &rows, size_t number, size_t n_tokens, size_t max_tokens) {
-    fail("%s: %zu tokens, but at most %zu are allowed; --truncate cuts longer texts", rows.place(number).c_str(), n_tokens, max_tokens);
-}
-
 struct command_spec {
     const char *name;
     command which;
@@ -79,12 +46,53 @@ static const command_spec COMMANDS[] = {
     {"embed", EMBED, run_embed, "-m MODEL [--jsonl FILE | TEXT...]", "turn texts into vectors",
      "Prints the first numbers of each text's vector, and for several texts their cosine similarities.\n"
      "With --jsonl, reads a JSON object {\"a\": TEXT} or {\"a\": TEXT, \"b\": SECOND TEXT} from each line and writes\n"
-     "{\"embedding\": [NUMBER, ...]} for each. Stops at the first line that is wrong.\n"
+     "{\"embedding\": [NUMBER, ...], \"tokens\": COUNT, \"truncated\": false} for each. Stops at the first line that is wrong.\n"
      "\n"
      "examples:\n"
      "  sq embed -m minilm.sq 'A man is eating.' 'Someone has lunch.'\n"
      "  sq embed -m minilm.sq --jsonl texts.jsonl -o vectors.jsonl\n"
-     "  sq embed -m minilm.sq --jsonl - --format npy -o vectors.npy <texts.jsonl\n"},
+     "  sq embed -m minilm.sq --jsonl - --format npy --type s8 -o vectors.npy <texts.jsonl\n"
+     "  sq embed -m e5.sq --prefix 'query: ' 'Who eats?'\n"},
+    {"classify", CLASSIFY, run_classify, "-m MODEL [--jsonl FILE | TEXT... | --pair A B]", "give texts or pairs their labels",
+     "Prints each label with its score, best first: the softmax of the logits, or where labels are independent the sigmoid.\n"
+     "With --jsonl, reads {\"a\": TEXT} or {\"a\": TEXT, \"b\": SECOND TEXT} from each line and writes\n"
+     "{\"label\": BEST, \"labels\": [NAME, ...], \"scores\": [...], \"logits\": [...]} for each, labels in the model's order.\n"
+     "With --truncate, \"truncated\" tells whether the text was cut.\n"
+     "\n"
+     "examples:\n"
+     "  sq classify -m sst2.sq 'A gorgeous film.'\n"
+     "  sq classify -m nli.sq --pair 'A man is eating.' 'Someone has lunch.'\n"
+     "  sq classify -m nli.sq --jsonl pairs.jsonl -o labels.jsonl\n"},
+    {"rerank", RERANK, run_rerank, "-m MODEL [--jsonl FILE | QUERY DOCUMENT... | QUERY --documents FILE]", "sort documents by how well they fit a query",
+     "Prints score, number and text of each document, best first. The model is a cross-encoder, with one label.\n"
+     "With --jsonl, reads {\"query\": TEXT, \"documents\": [TEXT, ...]} from each line and writes\n"
+     "{\"order\": [INDEX, ...], \"scores\": [...]} for each: indices from 0, best first; scores in the order of the documents.\n"
+     "With --truncate, \"truncated\" tells whether any document was cut.\n"
+     "\n"
+     "examples:\n"
+     "  sq rerank -m reranker.sq 'who wrote Faust' 'Goethe wrote Faust.' 'A fist is a closed hand.'\n"
+     "  sq rerank -m reranker.sq 'who wrote Faust' --documents passages.txt\n"
+     "  sq rerank -m reranker.sq --jsonl queries.jsonl -o orders.jsonl\n"},
+    {"answer", ANSWER, run_answer, "-m MODEL [--jsonl FILE | QUESTION CONTEXT | QUESTION --context-file FILE | --squad FILE]", "find the answers to questions in their contexts",
+     "Prints score, probability, bytes and text of the best answer. A context of any length is read in windows that overlap.\n"
+     "With --jsonl, reads {\"question\": TEXT, \"context\": TEXT} from each line and writes\n"
+     "{\"text\": ANSWER, \"start\": FIRST, \"end\": PAST, \"score\": NUMBER} for each; start and end count bytes of the context.\n"
+     "With --top, \"answers\" lists the best. No answer is the empty text at 0.\n"
+     "With --squad, writes {ID: ANSWER, ...}, the predictions that the official evaluation scripts take.\n"
+     "\n"
+     "examples:\n"
+     "  sq answer -m squad.sq 'Who wrote Faust?' 'Faust is a play by Goethe.'\n"
+     "  sq answer -m squad.sq 'Who is the whale?' --context-file moby-dick.txt --top 5\n"
+     "  sq answer -m squad2.sq --squad dev-v2.0.json --allow-null -o predictions.json\n"},
+    {"tag", TAG, run_tag, "-m MODEL [--jsonl FILE | TEXT...]", "find entities in texts",
+     "Prints score, label, bytes and text of each entity. Neighbouring tokens of one kind are an entity; B- and I- are left out\n"
+     "of its label, its score is the mean of theirs. With --jsonl, reads {\"a\": TEXT} from each line and writes\n"
+     "{\"entities\": [{\"label\": NAME, \"start\": FIRST, \"end\": PAST, \"score\": NUMBER, \"text\": TEXT}, ...]} for each.\n"
+     "With --truncate, \"truncated\" tells whether the text was cut.\n"
+     "\n"
+     "examples:\n"
+     "  sq tag -m ner.sq 'Angela lives in Berlin.'\n"
+     "  sq tag -m ner.sq --words --jsonl texts.jsonl\n"},
     {"tokenize", TOKENIZE, run_tokenize, "-m MODEL [--jsonl FILE | TEXT...]", "show the tokens of texts",
      "Prints a table of each text's tokens. With --jsonl, reads lines as `sq embed` does and writes\n"
      "{\"ids\": [...], \"types\": [...], \"spans\": [[FIRST, PAST], ...], \"tokens\": [...]} for each; spans count bytes.\n"

@@ -175,6 +175,7 @@ main() {
         run 'convert plainly on one core' convert_again
         replay_tests
         run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
+        run test-cli-tasks bash tests/test-cli-tasks.sh "$OUT/sq" "$OUT/sq-convert"
     fi
     finish
 }

@@ -4,36 +4,8 @@
 # usage: test-cli.sh SQ MODEL.sq
 set -euo pipefail
 sq=$(realpath "$1") model=$(realpath "$2")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-n_passed=0 n_failed=0
-
-pass() { n_passed=$((n_passed + 1)); }
-complain() {
-    n_failed=$((n_failed + 1))
-    echo "FAILED $1"
-    sed 's/^/    /' out err
-}
-
-# check NAME CODE COMMAND...: the exit code must be that; output stays in the files out and err. Failures must say "sq: " and nothing else first.
-check() {
-    local name=$1 expected=$2 code=0
-    shift 2
-    "$@" >out 2>err || code=$?
-    if ((code != expected)); then
-        complain "$name: exit code $code, not $expected"
-    elif ((code != 0)) && ! grep -q '^sq: ' err; then
-        complain "$name: no message"
-    else
-        pass
-    fi
-}
-
-# holds NAME FILE PATTERN: FILE has a line like that.
-holds() { if grep -qE -- "$3" "$2"; then pass; else complain "$1: $2 lacks $3"; fi; }
-lines() { if (($(wc -l <"$2") == $3)); then pass; else complain "$1: $2 has not $3 lines"; fi; }
-absent() { if compgen -G "$2*" >/dev/null; then complain "$1: $2 was left behind"; else pass; fi; }
+# shellcheck source=tests/check.sh
+source "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 
 # ---- usage ----
 
@@ -41,7 +13,12 @@ check 'no command' 2 "$sq"
 check 'unknown command' 2 "$sq" frobnicate
 check 'help' 0 "$sq" --help
 holds 'help' out '^  embed'
-for c in embed tokenize info; do
+for c in embed classify rerank answer tag tokenize info; do
+    texts=(text)
+    case $c in
+    rerank | answer) texts=(text text) ;;
+    info) texts=(--verify) ;;
+    esac
     check "$c --help" 0 "$sq" $c --help
     holds "$c --help" out '^example'
     holds "$c --help" out '--model FILE'
@@ -49,7 +26,7 @@ for c in embed tokenize info; do
     check "$c without model" 2 "$sq" $c text
     check "$c unknown option" 2 "$sq" $c -m "$model" --frobnicate text
     holds "$c unknown option" err '--frobnicate: unknown option'
-    check "$c no such model" 1 "$sq" $c -m missing.sq ${c/info/--verify}
+    check "$c no such model" 1 "$sq" $c -m missing.sq "${texts[@]}"
     holds "$c no such model" err 'missing.sq'
 done
 check 'version' 0 "$sq" --version
@@ -64,6 +41,10 @@ done
 check 'batch 0' 2 "$sq" embed -m "$model" --batch 0 text
 check 'pooling' 2 "$sq" embed -m "$model" --pooling none text
 check 'format' 2 "$sq" embed -m "$model" --format csv text
+check 'type' 2 "$sq" embed -m "$model" --type f64 --format jsonl text
+check 'type of texts' 2 "$sq" embed -m "$model" --type f16 text
+check 'hidden npy' 2 "$sq" embed -m "$model" --hidden --format npy text
+check 'hidden pooled' 2 "$sq" embed -m "$model" --hidden --pooling cls text
 check 'text format of lines' 2 "$sq" embed -m "$model" --format text --jsonl -
 check 'npy tokens' 2 "$sq" tokenize -m "$model" --format npy text
 check 'info takes no text' 2 "$sq" info -m "$model" text
@@ -108,7 +89,7 @@ if cmp -s out specials; then complain 'specials as text: no difference'; else pa
 
 check 'embed lines' 0 "$sq" embed -m "$model" --jsonl in.jsonl
 lines 'embed lines' out 4
-holds 'embed lines' out '^\{"embedding":\[-?[0-9.e-]+(,-?[0-9.e-]+)+\]\}$'
+holds 'embed lines' out '^\{"embedding":\[-?[0-9.e-]+(,-?[0-9.e-]+)+\],"tokens":[0-9]+,"truncated":false\}$'
 mv out vectors
 for o in '--batch 1' '--batch 3 --threads 2' '--threads 1' '--isa plain' '-o file.jsonl'; do
     # shellcheck disable=SC2086 # $o is a list of words
@@ -117,8 +98,32 @@ for o in '--batch 1' '--batch 3 --threads 2' '--threads 1' '--isa plain' '-o fil
     if cmp -s out vectors; then pass; else complain "embed lines $o: another result"; fi
 done
 check 'dimensions' 0 "$sq" embed -m "$model" --dimensions 3 --no-normalize --pooling cls --format jsonl 'the dog'
-holds 'dimensions' out '^\{"embedding":\[[^,]+,[^,]+,[^,]+\]\}$'
+holds 'dimensions' out '^\{"embedding":\[[^],]+,[^],]+,[^],]+\],"tokens":4,"truncated":false\}$'
 check 'too many dimensions' 1 "$sq" embed -m "$model" --dimensions 100000 'the dog'
+
+check 'pooling max' 0 "$sq" embed -m "$model" --pooling max --format jsonl 'the dog'
+check 'prefix' 0 "$sq" embed -m "$model" --prefix 'the ' --format jsonl dog
+mv out with-prefix
+check 'prefix written out' 0 "$sq" embed -m "$model" --format jsonl 'the dog'
+if cmp -s out with-prefix; then pass; else complain 'prefix: another result'; fi
+check 'truncated' 0 "$sq" embed -m "$model" --truncate --max-tokens 4 --format jsonl 'the dog and a cat'
+holds 'truncated' out '"tokens":4,"truncated":true\}$'
+check 'f16' 0 "$sq" embed -m "$model" --type f16 --dimensions 3 --format jsonl 'the dog'
+holds 'f16' out '^\{"embedding":\[[^],]+,[^],]+,[^],]+\],"tokens"'
+check 's8' 0 "$sq" embed -m "$model" --type s8 --dimensions 3 --format jsonl 'the dog'
+holds 's8' out '^\{"embedding":\[-?[0-9]+,-?[0-9]+,-?[0-9]+\],"scale":[0-9.e-]+,"tokens"'
+holds 's8' out '[[,]-?127[],]'
+check 'bits' 0 "$sq" embed -m "$model" --type bits --dimensions 9 --format jsonl 'the dog'
+holds 'bits' out '^\{"embedding":\[[0-9]+,(0|128)\],"tokens"'
+check 'hidden' 0 "$sq" embed -m "$model" --hidden --jsonl in.jsonl
+lines 'hidden' out 4
+holds 'hidden' out '^\{"tokens":\["\[CLS\]","the","dog","\[SEP\]"\],"hidden":\[\[[^]]+\],\[[^]]+\],\[[^]]+\],\[[^]]+\]\],"truncated":false\}$'
+# The first token's vector is what pooling by it gives.
+"$sq" embed -m "$model" --hidden 'the dog' | sed 's/.*"hidden":\[\(\[[^]]*\]\).*/\1/' >first-token
+"$sq" embed -m "$model" --pooling cls --no-normalize --format jsonl 'the dog' | sed 's/.*"embedding":\(\[[^]]*\]\).*/\1/' >out
+if cmp -s out first-token; then pass; else complain 'hidden: another vector'; fi
+check 'hidden too long' 1 "$sq" embed -m "$model" --hidden --max-tokens 3 'the dog'
+holds 'hidden too long' err '^sq: text 1: 4 tokens.*--truncate'
 
 for isa in plain avx2 avxvnni avx512vnni amx; do
     if ! SQ_ISA=$isa "$sq" info -m "$model" >/dev/null 2>err; then
@@ -143,6 +148,12 @@ check 'npy' 0 "$sq" embed -m "$model" --format npy --dimensions 5 --jsonl in.jso
 if (($(stat -c %s m.npy) == 128 + 4 * 5 * 4)); then pass; else complain 'npy: size'; fi
 if [[ $(head -c 6 m.npy | tail -c 5) == NUMPY ]]; then pass; else complain 'npy: magic'; fi
 holds 'npy' m.npy "'descr': '<f4', 'fortran_order': False, 'shape': \(4, 5\)"
+for t in 'f16 <f2 16 5' 's8 |i1 8 5' 'bits |u1 8 1'; do
+    read -r type name bits width <<<"$t"
+    check "npy $type" 0 "$sq" embed -m "$model" --format npy --type "$type" --dimensions 5 --jsonl in.jsonl -o m.npy
+    if (($(stat -c %s m.npy) == 128 + 4 * width * bits / 8)); then pass; else complain "npy $type: size"; fi
+    holds "npy $type" m.npy "'descr': '${name/|/\\|}', 'fortran_order': False, 'shape': \(4, $width\)"
+done
 check 'npy of nothing' 0 bash -c "'$sq' embed -m '$model' --format npy --jsonl - </dev/null"
 holds 'npy of nothing' out "'shape': \(0, [0-9]+\)"
 
@@ -204,7 +215,4 @@ check 'through a link' 0 "$sq" embed -m "$model" --format jsonl 'the dog' -o lin
 if [[ -L link ]] && grep -q embedding target; then pass; else complain 'the link was replaced'; fi
 absent 'temporary files' '*.part-'
 
-: >out
-: >err
-echo "test-cli: $n_passed passed, $n_failed failed"
-((n_failed == 0))
+finish test-cli
