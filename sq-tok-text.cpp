@@ -29,6 +29,30 @@ constexpr uint32_t HANGUL_N_T = 28, HANGUL_N_VT = 21 * HANGUL_N_T, HANGUL_N_S = 
 
 const unicode_record &record(uint32_t c) { return RECORDS[STAGE2[STAGE1[c / 128] * 128 + c % 128]]; }
 
+bool is_hangul_syllable(uint32_t c) { return c - HANGUL_S < HANGUL_N_S; }
+
+// What steps look for: TRAIT_* beside the flags of the records.
+constexpr uint32_t TRAIT_NFD = 1u << 16, TRAIT_LOWER = 1u << 17, TRAIT_UNKNOWN = ~0u;
+
+uint32_t traits(uint32_t c) {
+    const unicode_record &u = record(c);
+    const bool nfd = u.n_decomposed || u.combining_class || is_hangul_syllable(c);
+    return u.flags | (nfd ? TRAIT_NFD : 0) | (u.lower || u.flags & UC_LOWER_DOT ? TRAIT_LOWER : 0);
+}
+
+// The step changes nothing unless the text has a character with one of these traits; TRAIT_UNKNOWN: it may change any text.
+uint32_t traits_changed_by(normalizer step) {
+    switch (step) {
+    case normalizer::clean: return UC_DROP | UC_SPACE;
+    case normalizer::han: return UC_HAN;
+    case normalizer::nfd: return TRAIT_NFD;
+    case normalizer::strip_mn: return UC_MN;
+    case normalizer::strip_marks: return UC_MARK;
+    case normalizer::lower: return TRAIT_LOWER;
+    default: return TRAIT_UNKNOWN;
+    }
+}
+
 struct character {
     uint32_t c;
     uint32_t start;
@@ -43,7 +67,7 @@ struct reader {
     bool next(character *x) {
         if (at >= end) return false;
         x->start = t.starts[at];
-        at += utf8_decode(&t.bytes[at], t.bytes.data() + end, &x->c);
+        at += utf8_decode_sound(&t.bytes[at], &x->c);
         return true;
     }
 };
@@ -82,8 +106,8 @@ void lower(const text &in, text *out) {
     }
 }
 
-// A starter and the marks behind it go into canonical order together. HF then hands out places by position, not by character: what was the first of its
-// decomposition takes the next original character's place, what was added takes the place handed out last.
+// Marks that follow one another go into canonical order. HF then hands out places by position, not by character: what was the first of its decomposition takes
+// the next original character's place, what was added takes the place handed out last.
 void flush_run(normalize_scratch *s, text *out) {
     using mark = normalize_scratch::mark;
     const auto by_class = [](const mark &a, const mark &b) { return a.combining_class < b.combining_class; };
@@ -101,9 +125,14 @@ void decompose(const text &in, normalize_scratch *s, text *out) {
     bool added = false;
     uint32_t start = 0;
     const auto push = [&](uint32_t c, uint8_t combining_class) {
-        if (combining_class == 0) flush_run(s, out);
-        s->run.push_back({c, combining_class, added});
-        if (!added) s->run_starts.push_back(start);
+        if (combining_class == 0) { // stays where it is
+            if (!s->run.empty()) flush_run(s, out);
+            if (!added) s->place = start;
+            out->put(c, s->place);
+        } else {
+            s->run.push_back({c, combining_class, added});
+            if (!added) s->run_starts.push_back(start);
+        }
         added = true;
     };
     character x;
@@ -113,7 +142,7 @@ void decompose(const text &in, normalize_scratch *s, text *out) {
         start = x.start;
         if (u.n_decomposed) {
             for (size_t i = 0; i < u.n_decomposed; i++) push(DECOMPOSED[u.decomposed + i], record(DECOMPOSED[u.decomposed + i]).combining_class);
-        } else if (x.c - HANGUL_S < HANGUL_N_S) {
+        } else if (is_hangul_syllable(x.c)) {
             const uint32_t i = x.c - HANGUL_S;
             push(HANGUL_L + i / HANGUL_N_VT, 0);
             push(HANGUL_V + i % HANGUL_N_VT / HANGUL_N_T, 0);
@@ -276,29 +305,26 @@ bool apply_charsmap(const charsmap_view &map, const text &in, bool *lost_beginni
         return true;
     };
     const uint8_t *p = in.bytes.data(), *const end = p + in.n;
-    uint32_t c;
-    if (p < end) {
-        utf8_decode(p, end, &c);
-        g.breaks_before(c);
-    }
+    uint32_t c = 0, next; // the characters at p and at past
+    size_t length = p < end ? utf8_decode_sound(p, &c) : 0, n_next = 0;
+    g.breaks_before(c);
     while (p < end && !damaged) {
-        const uint8_t *past = p + utf8_decode(p, end, &c);
-        while (past < end) { // g has seen the character at p; go on to the first of the next grapheme
-            uint32_t following;
-            const size_t length = utf8_decode(past, end, &following);
-            if (g.breaks_before(following)) break;
-            past += length;
+        const uint8_t *past = p + length;
+        size_t n_chars = 1;
+        for (; past < end; past += n_next, n_chars++) {
+            n_next = utf8_decode_sound(past, &next);
+            if (g.breaks_before(next)) break;
         }
-        const size_t n = static_cast<size_t>(past - p);
-        if (n < SHORT_GRAPHEME && one(p, n, count_characters(p, n))) {
-            p = past;
-            continue;
+        const size_t n = size_t(past - p);
+        if (n_chars == 1 || n >= SHORT_GRAPHEME || !one(p, n, n_chars)) {
+            for (; p < past && !damaged; p += length) {
+                length = utf8_decode_sound(p, &c);
+                if (!one(p, length, 1)) to.add(c, 0);
+            }
         }
-        while (p < past) {
-            const size_t length = utf8_decode(p, past, &c);
-            if (!one(p, length, 1)) to.add(c, 0);
-            p += length;
-        }
+        p = past;
+        c = next;
+        length = n_next;
     }
     *lost_beginning = to.lost_beginning();
     return !damaged;
@@ -350,20 +376,6 @@ size_t utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *c) {
     return length;
 }
 
-size_t utf8_encode(uint32_t c, uint8_t *p) {
-    if (c < 0x80) {
-        p[0] = static_cast<uint8_t>(c);
-        return 1;
-    }
-    const size_t length = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = length - 1; i > 0; i--) {
-        p[i] = static_cast<uint8_t>(0x80 | (c & 0x3F));
-        c >>= 6;
-    }
-    p[0] = static_cast<uint8_t>(c | (0xF00 >> length));
-    return length;
-}
-
 bool is_space(uint32_t c) { return record(c).flags & UC_SPACE; }
 bool is_punctuation(uint32_t c) { return record(c).flags & UC_PUNCT; }
 bool is_word_char(uint32_t c) { return record(c).flags & UC_WORD; }
@@ -374,6 +386,7 @@ void append_original(const uint8_t *p, size_t begin, size_t end, text *t) {
         uint32_t c;
         const size_t length = utf8_decode(p + i, p + end, &c);
         t->put(c, static_cast<uint32_t>(i));
+        t->traits |= traits(c);
         i += length;
     }
 }
@@ -381,7 +394,11 @@ void append_original(const uint8_t *p, size_t begin, size_t end, text *t) {
 bool normalize(const std::vector<normalizer> &steps, const charsmap_view &map, text *t, normalize_scratch *scratch) {
     text *const other = &scratch->other;
     for (const normalizer step : steps) {
+        const uint32_t changed = traits_changed_by(step);
+        if (changed != TRAIT_UNKNOWN && !(t->traits & changed)) continue;
+        const bool may_make_new = step != normalizer::clean && step != normalizer::han; // characters, that is, other than spaces
         other->clear();
+        other->traits = may_make_new ? TRAIT_UNKNOWN : t->traits;
         switch (step) {
         case normalizer::clean: clean(*t, other); break;
         case normalizer::han: separate_han(*t, other); break;

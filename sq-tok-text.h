@@ -17,8 +17,23 @@ namespace sq {
 // (Unicode 15, section 3.9, table 3-7).
 size_t utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *c);
 
+// The same where p holds well-formed text, as normalized texts are.
+inline size_t utf8_length(uint8_t lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
+inline size_t utf8_decode_sound(const uint8_t *p, uint32_t *c) {
+    if (p[0] < 0x80) return *c = p[0], 1;
+    if (p[0] < 0xE0) return *c = (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu), 2;
+    if (p[0] < 0xF0) return *c = (p[0] & 0xFu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu), 3;
+    return *c = (p[0] & 7u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu), 4;
+}
+
 // Writes c (at most U+10FFFF) to p[0..3]; returns the length.
-size_t utf8_encode(uint32_t c, uint8_t *p);
+inline size_t utf8_encode(uint32_t c, uint8_t *p) {
+    if (c < 0x80) return p[0] = uint8_t(c), 1;
+    const auto tail = [c](unsigned shift) { return uint8_t(0x80 | (c >> shift & 0x3F)); };
+    if (c < 0x800) return p[0] = uint8_t(0xC0 | c >> 6), p[1] = tail(0), 2;
+    if (c < 0x10000) return p[0] = uint8_t(0xE0 | c >> 12), p[1] = tail(6), p[2] = tail(0), 3;
+    return p[0] = uint8_t(0xF0 | c >> 18), p[1] = tail(12), p[2] = tail(6), p[3] = tail(0), 4;
+}
 
 bool is_space(uint32_t c);     // white space of Rust's char
 bool is_word_char(uint32_t c); // \w of Rust's regex
@@ -29,8 +44,12 @@ struct text {
     std::vector<uint8_t> bytes;
     std::vector<uint32_t> starts;
     size_t n = 0;
+    uint32_t traits = 0; // union of what its characters may have that steps look for, so that steps without work are left out
 
-    void clear() { n = 0; }
+    void clear() {
+        n = 0;
+        traits = 0;
+    }
     void make_room(size_t n_more) {
         if (bytes.size() - n >= n_more) return;
         const size_t size = (n + n_more) * 2 + 64;

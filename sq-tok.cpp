@@ -32,10 +32,14 @@ struct added_token {
 struct added_set {
     std::vector<added_token> tokens;
     uint32_t first[257] = {}; // tokens[first[b], first[b + 1]) begin with byte b
+    bool begins[256] = {};    // whether there is one
 
     void finish() {
         std::sort(tokens.begin(), tokens.end(), [](const added_token &a, const added_token &b) { return a.bytes < b.bytes; });
-        for (const added_token &t : tokens) first[uint8_t(t.bytes[0]) + 1]++;
+        for (const added_token &t : tokens) {
+            first[uint8_t(t.bytes[0]) + 1]++;
+            begins[uint8_t(t.bytes[0])] = true;
+        }
         for (size_t b = 0; b < 256; b++) first[b + 1] += first[b];
     }
 
@@ -78,6 +82,18 @@ struct token_list {
     }
 };
 
+// Units of sq-tok-file.h, which may lie in a mapped file.
+struct trie_view {
+    const uint32_t *units = nullptr; // [n]
+    uint32_t n = 0;
+
+    // The unit below `base` that is labelled with this byte; 0 if there is none.
+    uint32_t child(uint32_t base, uint8_t label) const {
+        const uint32_t at = base ^ label, unit = at < n ? units[at] : 0;
+        return (unit & 0xFF) == label ? unit : 0; // an unused unit is 0
+    }
+};
+
 // The best way to reach a byte of a word.
 struct arrival {
     double score;
@@ -102,8 +118,10 @@ struct tokenizer::settings {
     const uint8_t *vocab_text = nullptr;     // [n_vocab_text] entries end to end
     uint32_t n_vocab_text = 0;
     const uint32_t *vocab_starts = nullptr;  // [n_vocab + 1]
-    const uint32_t *trie = nullptr;          // [n_trie] units of sq-tok-file.h
-    uint32_t n_trie = 0;
+    trie_view trie;
+    uint32_t roots[3] = {};                  // units of the two sets, by set; 0: an empty set
+    const uint8_t *alone = nullptr;          // [n_vocab] bits, Unigram: the model keeps this entry's text in one piece
+    const uint8_t *pairs = nullptr;          // [256][256] bits, Unigram: some entry has these two bytes side by side
     const float *scores32 = nullptr;         // [n_vocab] Unigram: log probabilities, or
     const uint32_t *scores64 = nullptr;      // [n_vocab][2] low and high words of doubles
     double unknown_score = 0;
@@ -134,55 +152,70 @@ struct tokenizer::settings {
         return true;
     }
 
-    double score(uint32_t id) const {
+    double score_of(uint32_t id) const {
         if (scores32) return scores32[id];
-        const uint64_t bits = scores64[2 * id] | uint64_t(scores64[2 * id + 1]) << 32;
         double value;
-        memcpy(&value, &bits, sizeof value);
+        memcpy(&value, scores64 + 2 * size_t(id), sizeof value); // files and machine are little-endian
         return value;
+    }
+
+    // Whether w[0..n) begins with the leaf's entry less its first `skip` bytes, given that depth bytes are the same. *damaged: the entry makes no sense.
+    bool leaf_matches(uint32_t id, size_t skip, const uint8_t *w, size_t n, size_t depth, size_t *length, bool *damaged) const {
+        const uint8_t *p;
+        size_t n_entry;
+        if (!entry(id, &p, &n_entry) || n_entry < skip + depth) {
+            *damaged = true;
+            return false;
+        }
+        *length = n_entry - skip;
+        if (*length > n) return false;
+        for (size_t i = depth; i < *length; i++) // a few bytes at most, and different at the first mostly: memcmp would cost more
+            if (p[skip + i] != w[i]) return false;
+        return true;
     }
 
     // Calls see(length, id) for each entry of a set that begins w[0..n), shorter ones first. False if the mapped data is damaged.
     template <class See> bool walk(uint8_t set, const uint8_t *w, size_t n, See see) const {
-        uint32_t at = trie_value(trie[0]) ^ set;
-        if (at >= n_trie || (trie[at] & 0xFF) != set || trie_kind(trie[at]) == TRIE_FREE) return true;
-        for (size_t depth = 0;;) {
-            const uint32_t unit = trie[at], kind = trie_kind(unit);
-            if (kind == TRIE_LEAF) return walk_leaf(trie_value(unit), set == SET_CONTINUING ? n_prefix : 0, w, n, depth, see);
-            const uint32_t base = trie_value(unit);
-            if (kind == TRIE_TERMINAL) {
-                const uint32_t leaf = base < n_trie ? trie[base] : 0;
+        const trie_view units = trie;
+        uint32_t unit = roots[set];
+        for (size_t depth = 0; unit != 0; depth++) {
+            const uint32_t value = trie_value(unit);
+            if (trie_kind(unit) == TRIE_LEAF) {
+                bool damaged = false;
+                size_t length = 0;
+                if (leaf_matches(value, set == SET_CONTINUING ? n_prefix : 0, w, n, depth, &length, &damaged)) see(length, value);
+                return !damaged;
+            }
+            if (trie_kind(unit) == TRIE_TERMINAL) {
+                const uint32_t leaf = units.child(value, 0);
                 if (trie_kind(leaf) != TRIE_LEAF || trie_value(leaf) >= n_vocab) return false;
                 see(depth, trie_value(leaf));
             }
-            if (depth >= n || w[depth] == 0) return true;
-            at = base ^ w[depth];
-            if (at >= n_trie) return true;
-            if ((trie[at] & 0xFF) != w[depth] || trie_kind(trie[at]) == TRIE_FREE) return true;
-            depth++;
+            if (depth >= n || w[depth] == 0) break;
+            unit = units.child(value, w[depth]);
         }
-    }
-
-    // The entry less its first `skip` bytes has w[0..depth) in common with the word.
-    template <class See> bool walk_leaf(uint32_t id, size_t skip, const uint8_t *w, size_t n, size_t depth, See see) const {
-        const uint8_t *p;
-        size_t length;
-        if (!entry(id, &p, &length) || length < skip + depth) return false;
-        const size_t rest = length - skip - depth;
-        if (n - depth >= rest && memcmp(p + skip + depth, w + depth, rest) == 0) see(depth + rest, id);
         return true;
     }
 
-    // The id of the entry w[0..n), or NO_ID.
+    // The id of the entry w[0..n), or NO_ID (also when the mapped data is damaged).
     uint32_t find(const uint8_t *w, size_t n) const {
-        uint32_t found = NO_ID;
-        walk(SET_WHOLE, w, n, [&](size_t length, uint32_t id) {
-            if (length == n) found = id;
-        });
-        return found;
+        uint32_t unit = roots[SET_WHOLE];
+        size_t depth = 0;
+        for (; trie_kind(unit) == TRIE_INNER || trie_kind(unit) == TRIE_TERMINAL; depth++) {
+            if (depth == n) {
+                const uint32_t leaf = trie_kind(unit) == TRIE_TERMINAL ? trie.child(trie_value(unit), 0) : 0;
+                return trie_kind(leaf) == TRIE_LEAF && trie_value(leaf) < n_vocab ? trie_value(leaf) : NO_ID;
+            }
+            if (w[depth] == 0) return NO_ID;
+            unit = trie.child(trie_value(unit), w[depth]);
+        }
+        bool damaged = false;
+        size_t length = 0;
+        return unit && leaf_matches(trie_value(unit), 0, w, n, depth, &length, &damaged) && length == n ? trie_value(unit) : NO_ID;
     }
 
     template <class Place> bool wordpiece(const uint8_t *w, size_t n, size_t n_chars, bool as_text, Place place, token_list *out) const;
+    bool viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, scratch *x) const;
     template <class Place> bool unigram(const uint8_t *w, size_t n, bool as_text, Place place, scratch *x, token_list *out) const;
 
     bool encode_normal(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const;
@@ -226,7 +259,8 @@ bool is_whole_word(const uint8_t *p, size_t begin, size_t end, size_t n) {
 template <class Between, class Token> bool cut(const added_set &set, const uint8_t *p, size_t n, bool as_text, Between between, Token token) {
     size_t done = 0;
     for (size_t at = 0; at < n && !set.tokens.empty();) {
-        const added_token *t = set.first[p[at]] < set.first[p[at] + 1] ? set.longest(p, n, at) : nullptr;
+        while (at < n && !set.begins[p[at]]) at++;
+        const added_token *t = at < n ? set.longest(p, n, at) : nullptr;
         if (!t) {
             at++;
             continue;
@@ -317,43 +351,70 @@ bool tokenizer::settings::wordpiece(const uint8_t *w, size_t n, size_t n_chars, 
     return true;
 }
 
-// HF Unigram::encode_optimized: Viterbi over bytes, the first of equally good ways wins, neighbouring unknowns become one.
-template <class Place> bool tokenizer::settings::unigram(const uint8_t *w, size_t n, bool as_text, Place place, scratch *x, token_list *out) const {
-    std::vector<arrival> &best = x->arrivals;
-    best.assign(n + 1, {0, NO_ID, 0});
-    const auto offer = [&](size_t from, size_t length, double score_here, uint32_t id) {
+// HF Unigram::encode_optimized: Viterbi over bytes, the first of equally good ways wins. Appends the pieces of w[begin, end), which is reached with `*score`.
+bool tokenizer::settings::viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, scratch *x) const {
+    const size_t n = end - begin;
+    w += begin;
+    x->arrivals.assign(n + 1, {0, NO_ID, 0});
+    arrival *const best = x->arrivals.data();
+    best[0].score = *score;
+    const auto offer = [best](size_t from, size_t length, double score_here, uint32_t id) {
         arrival &to = best[from + length];
         const double total = score_here + best[from].score;
         if (to.from == NO_ID || total > to.score) to = {total, uint32_t(from), id};
     };
     for (size_t at = 0; at < n;) {
-        uint32_t c;
-        const size_t n_char = utf8_decode(w + at, w + n, &c);
+        const size_t n_char = std::min(utf8_length(w[at]), n - at);
         bool has_single = false;
         const bool sound = walk(SET_WHOLE, w + at, n - at, [&](size_t length, uint32_t id) {
-            if (length == 0 || (as_text && is_special[id])) return;
-            offer(at, length, score(id), id);
+            if (as_text && is_special[id]) return;
+            offer(at, length, score_of(id), id);
             has_single |= length == n_char;
         });
         if (!sound) return false;
         if (!has_single) offer(at, n_char, unknown_score, unknown);
         at += n_char;
     }
-    x->path.clear();
+    *score = best[n].score;
+    const size_t n_before = x->path.size();
     for (size_t at = n; at > 0; at = best[at].from) {
         if (best[at].from >= at) return false; // an entry that ends inside a character
-        x->path.push_back({0, best[at].from, best[at].id});
+        x->path.push_back({0, uint32_t(begin + best[at].from), best[at].id});
     }
-    for (size_t i = x->path.size(); i-- > 0;) {
-        const size_t begin = x->path[i].from;
-        uint32_t id = x->path[i].id;
-        while (id == unknown && i > 0 && x->path[i - 1].id == unknown) i--;
-        const size_t end = i > 0 ? x->path[i - 1].from : n;
+    std::reverse(x->path.begin() + long(n_before), x->path.end());
+    return true;
+}
+
+// HF Unigram::tokenize of one word. Where no entry has two neighbouring bytes side by side, every way goes through between them: the parts are solved one by
+// one, and their sums are the same as those of the whole, digit for digit.
+template <class Place> bool tokenizer::settings::unigram(const uint8_t *w, size_t n, bool as_text, Place place, scratch *x, token_list *out) const {
+    std::vector<arrival> &path = x->path;
+    path.clear();
+    double score = 0;
+    size_t begin = 0;
+    const auto stays_whole = [&](size_t length) { // and is all of the way so far
+        const uint32_t id = alone && !as_text ? find(w, length) : NO_ID;
+        if (id == NO_ID || !(alone[id / 8] >> id % 8 & 1)) return false;
+        path.push_back({0, 0, id});
+        score = score_of(id);
+        return true;
+    };
+    for (size_t i = stays_whole(n) ? n + 1 : 1; i <= n; i++) {
+        const bool inside = i < n && (!pairs || (w[i] & 0xC0) == 0x80 || pairs[w[i - 1] * 32 + w[i] / 8] >> w[i] % 8 & 1);
+        if (inside) continue;
+        if ((begin > 0 || i == n || !stays_whole(i)) && !viterbi(w, begin, i, as_text, &score, x)) return false;
+        begin = i;
+    }
+    for (size_t i = 0; i < path.size(); i++) {
+        const size_t first = path[i].from;
+        uint32_t id = path[i].id;
+        while (id == unknown && i + 1 < path.size() && path[i + 1].id == unknown) i++; // neighbouring unknowns are one
+        const size_t past = i + 1 < path.size() ? path[i + 1].from : n;
         if (id == unknown) {
-            id = find(w + begin, end - begin); // HF looks the joined characters up once more
+            id = find(w + first, past - first); // HF looks the joined characters up once more
             if (id == NO_ID || (as_text && is_special[id])) id = unknown;
         }
-        const span at_text = place(begin, end);
+        const span at_text = place(first, past);
         out->add(id, at_text.first, at_text.past);
     }
     return true;
@@ -531,6 +592,21 @@ const char *tokenizer::token_text(int32_t id, size_t *n) const {
     return reinterpret_cast<const char *>(p);
 }
 
+std::vector<uint8_t> tokenizer::find_alone() const {
+    std::vector<uint8_t> bits((s->n_vocab + 7) / 8);
+    scratch x;
+    token_list tokens;
+    for (uint32_t id = 0; id < s->n_vocab; id++) {
+        const uint8_t *p;
+        size_t n;
+        if (!s->entry(id, &p, &n) || n == 0) continue;
+        tokens.ids.clear();
+        tokens.spans.clear();
+        if (s->unigram(p, n, false, ascii_place{0}, &x, &tokens) && tokens.ids.size() == 1 && tokens.ids[0] == id) bits[id / 8] |= uint8_t(1u << id % 8);
+    }
+    return bits;
+}
+
 // ---- opening ----
 
 namespace {
@@ -592,8 +668,9 @@ static void open_vocabulary(opener *o, tokenizer::settings *s, uint32_t vocab) {
     for (uint32_t i = 0; i < s->n_vocab; i++)
         if (s->vocab_starts[i] > s->vocab_starts[i + 1]) o->refuse("the offsets of the vocabulary fall at entry %u", i);
     if (s->vocab_starts[s->n_vocab] > s->n_vocab_text) o->refuse("the vocabulary runs past its end");
-    s->trie = o->words("tok.trie", &s->n_trie);
-    if (s->n_trie == 0) o->refuse("the vocabulary's trie is missing");
+    s->trie.units = o->words("tok.trie", &s->trie.n);
+    if (s->trie.n == 0) return o->refuse("the vocabulary's trie is missing");
+    for (const uint8_t set : {SET_WHOLE, SET_CONTINUING}) s->roots[set] = s->trie.child(trie_value(s->trie.units[0]), set);
     s->unknown = o->number("tok.unknown", s->n_vocab - 1);
 }
 
@@ -614,11 +691,16 @@ static void open_model(opener *o, tokenizer::settings *s) {
         else s->scores64 = o->words("tok.scores", &n_words);
         if (!(s->scores32 && n == s->n_vocab) && !(s->scores64 && n_words / 2 == s->n_vocab && n_words % 2 == 0)) o->refuse("the vocabulary's scores are missing");
         if (!o->ok()) return;
-        double lowest = s->score(0);
+        double lowest = s->score_of(0);
         for (uint32_t i = 0; i < s->n_vocab; i++) {
-            if (!(s->score(i) >= -1e30 && s->score(i) <= 1e30)) return o->refuse("the score of entry %u is not finite", i);
-            lowest = std::min(lowest, s->score(i));
+            if (!(s->score_of(i) >= -1e30 && s->score_of(i) <= 1e30)) return o->refuse("the score of entry %u is not finite", i);
+            lowest = std::min(lowest, s->score_of(i));
         }
+        uint32_t n_alone, n_pairs;
+        s->alone = o->bytes("tok.alone", &n_alone);
+        if (s->alone && n_alone != (s->n_vocab + 7) / 8) o->refuse("tensor 'tok.alone' has a wrong length");
+        s->pairs = o->bytes("tok.pairs", &n_pairs);
+        if (s->pairs && n_pairs != 256 * 256 / 8) o->refuse("tensor 'tok.pairs' has a wrong length");
         s->unknown_score = lowest - 10; // HF tokenizers 0.23, models/unigram/model.rs, K_UNK_PENALTY
     } else {
         o->refuse("the tokenizer model '%.64s' is unknown", name->c_str());

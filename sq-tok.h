@@ -54,6 +54,9 @@ struct tokenizer {
 
     // Bytes of a vocabulary entry, null for ids outside the vocabulary.
     const char *token_text(int32_t id, size_t *n) const;
+
+    // For the converter: the bits of "tok.alone", of a Unigram tokenizer that was opened without them.
+    std::vector<uint8_t> find_alone() const;
 };
 
 } // namespace sq

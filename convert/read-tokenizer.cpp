@@ -644,11 +644,22 @@ void write_scores(const std::vector<double> &scores, writer *out) {
     else out->rows("tok.scores", DT_U32, wide.data(), 1, uint32_t(wide.size()));
 }
 
+// Which bytes stand side by side in the entries: the tokenizer cuts words where none do.
+void write_pairs(const description &d, writer *out) {
+    std::vector<uint8_t> bits(256 * 256 / 8);
+    for (size_t id = 0; id < d.entries.size(); id++)
+        for (size_t i = 1; d.in_model[id] && i < d.entries[id].size(); i++) {
+            const uint8_t a = uint8_t(d.entries[id][i - 1]), b = uint8_t(d.entries[id][i]);
+            bits[a * 32u + b / 8u] |= uint8_t(1u << b % 8);
+        }
+    out->rows("tok.pairs", DT_U8, bits.data(), 1, uint32_t(bits.size()));
+}
+
 void write_words(const char *name, const std::vector<uint32_t> &words, writer *out) {
     if (!words.empty()) out->rows(name, DT_U32, words.data(), 1, uint32_t(words.size()));
 }
 
-int write(description *d, writer *out, message *why) {
+int write(description *d, const std::vector<uint8_t> &alone, writer *out, message *why) {
     size_t n_bytes = 0;
     for (const std::string &entry : d->entries) n_bytes += entry.size();
     if (n_bytes >= INT32_MAX) return fail(why, SQ_E_FORMAT, "the vocabulary is too large");
@@ -666,7 +677,11 @@ int write(description *d, writer *out, message *why) {
     write_vocabulary(*d, out);
     const int status = write_trie(*d, out, why);
     if (status != SQ_OK) return status;
-    if (d->is_unigram) write_scores(d->scores, out);
+    if (d->is_unigram) {
+        write_scores(d->scores, out);
+        write_pairs(*d, out);
+    }
+    if (!alone.empty()) out->rows("tok.alone", DT_U8, alone.data(), 1, uint32_t(alone.size()));
     std::vector<uint32_t> words;
     for (const added &a : d->added_tokens) words.insert(words.end(), {a.id, a.flags});
     write_words("tok.added", words, out);
@@ -691,8 +706,19 @@ int write(description *d, writer *out, message *why) {
 
 int read_tokenizer(const std::string &folder, uint32_t vocab, writer *out, message *why) {
     description d;
-    const int status = reader(folder, vocab, why).read(&d);
-    return status == SQ_OK ? write(&d, out, why) : status;
+    std::vector<uint8_t> alone;
+    int status = reader(folder, vocab, why).read(&d);
+    if (status == SQ_OK && d.is_unigram) { // the finished model says which of its entries stay whole
+        writer first;
+        file_view file;
+        tokenizer model;
+        status = write(&d, {}, &first, why);
+        const aligned_image image = first.take_image();
+        if (status == SQ_OK) status = file.open(image.data(), image.size(), why);
+        if (status == SQ_OK) status = model.open(file, vocab, why);
+        if (status == SQ_OK) alone = model.find_alone();
+    }
+    return status == SQ_OK ? write(&d, alone, out, why) : status;
 }
 
 } // namespace sq
