@@ -70,6 +70,8 @@ template <class make_fn, class take_fn> int run_batches(sq_ctx *c, size_t n_item
         if (n_seqs == 0) return SQ_OK;
         const sq_batch b{sizeof b, n_seqs, c->ids.data(), c->types.data(), c->starts.data()};
         if (int status = forward(c, b, what, pooling)) return status;
+        // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
+        if (int status = contains_nan(c, c->mem.x, c->ids.size() * c->mem.x_stride)) return status;
         if (int status = take(n_done, n_seqs)) return status;
         n_done += n_seqs;
         clear_batch(c);
@@ -104,12 +106,13 @@ double exp_of(double x) {
     return ldexp(sum, static_cast<int>(n));
 }
 
-// Softmax of n logits; the highest is subtracted first.
-void softmax(const float *logits, size_t n, float *out) {
+// Softmax of n logits; the highest is subtracted first. SQ_E_NUMERIC if that is infinite.
+int softmax(sq_ctx *c, const float *logits, size_t n, float *out) {
     const double most = *std::max_element(logits, logits + n);
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += exp_of(logits[i] - most);
     for (size_t i = 0; i < n; i++) out[i] = static_cast<float>(exp_of(logits[i] - most) / sum);
+    return contains_nan(c, out, n);
 }
 
 float sigmoid(float x) { return static_cast<float>(1 / (1 + exp_of(-static_cast<double>(x)))); }
@@ -169,14 +172,37 @@ int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *para
     return call(ctx, [&]() -> int32_t { return embed(ctx, texts, params, out, cap, n); });
 }
 
+namespace {
+
+// The default float environment while in scope: rounding to nearest, whatever the caller has set.
+class default_environment {
+  public:
+    default_environment() {
+        fegetenv(&saved_);
+        fesetenv(FE_DFL_ENV);
+    }
+    default_environment(const default_environment &) = delete;
+    default_environment &operator=(const default_environment &) = delete;
+    ~default_environment() { fesetenv(&saved_); }
+
+  private:
+    fenv_t saved_;
+};
+
+} // namespace
+
 float sq_to_s8(const float *v, size_t n, int8_t *out) {
+    const default_environment environment;
     float most = 0;
     for (size_t i = 0; i < n; i++) most = std::max(most, fabsf(v[i]));
     if (!(most > 0)) {
         std::fill(out, out + n, static_cast<int8_t>(0));
         return 0;
     }
-    for (size_t i = 0; i < n; i++) out[i] = static_cast<int8_t>(nearbyint(static_cast<double>(v[i]) * 127 / most));
+    for (size_t i = 0; i < n; i++) {
+        const double scaled = static_cast<double>(v[i]) * 127 / most;
+        out[i] = scaled == scaled ? static_cast<int8_t>(nearbyint(scaled)) : static_cast<int8_t>(0); // a NaN has no place in s8
+    }
     return most / 127;
 }
 
@@ -203,7 +229,10 @@ uint16_t half_of(float x) {
 
 } // namespace
 
-void sq_to_f16(const float *v, size_t n, uint16_t *out) { std::transform(v, v + n, out, half_of); }
+void sq_to_f16(const float *v, size_t n, uint16_t *out) {
+    const default_environment environment;
+    std::transform(v, v + n, out, half_of);
+}
 
 void sq_to_bits(const float *v, size_t n, uint8_t *out) {
     std::fill(out, out + (n + 7) / 8, static_cast<uint8_t>(0));
@@ -217,7 +246,7 @@ void sq_classify_params_init(sq_classify_params *params, size_t size) { init(par
 
 namespace {
 
-// Logits of items whose texts pair_of(i) names; take_row(item, logits) gets each.
+// Logits of items whose texts pair_of(i) names; take_row(item, logits) gets each and returns a status.
 template <class pair_fn, class row_fn>
 int run_classify(sq_ctx *c, uint32_t n_items, const sq_classify_params &p, pair_fn pair_of, row_fn take_row) {
     const encode_options o = options_for(c->model->arch, p.max_len, p.truncate, p.specials_as_text);
@@ -231,7 +260,7 @@ int run_classify(sq_ctx *c, uint32_t n_items, const sq_classify_params &p, pair_
             for (size_t s = 0; s < n_seqs; s++) {
                 const float *row = c->mem.logits + s * c->mem.logit_stride;
                 if (int status = contains_nan(c, row, c->model->head.n_labels)) return status;
-                take_row(first + s, row);
+                if (int status = take_row(first + s, row)) return status;
             }
             return SQ_OK;
         });
@@ -251,11 +280,12 @@ int classify(sq_ctx *c, const sq_texts *texts, const sq_classify_params *params,
     if (int status = needs_space(c, t.n_texts * n_labels, cap, n)) return status;
     return run_classify(
         c, t.n_texts, p, [&](uint32_t i) { return std::make_pair(first_text(t, i), second_text(t, i)); },
-        [&](size_t i, const float *row) {
+        [&](size_t i, const float *row) -> int {
             if (logits) std::copy(row, row + n_labels, logits + i * n_labels);
-            if (!scores) return;
-            if (h.multi_label || n_labels == 1) std::transform(row, row + n_labels, scores + i * n_labels, sigmoid);
-            else softmax(row, n_labels, scores + i * n_labels);
+            if (!scores) return SQ_OK;
+            if (!h.multi_label && n_labels > 1) return softmax(c, row, n_labels, scores + i * n_labels);
+            std::transform(row, row + n_labels, scores + i * n_labels, sigmoid);
+            return SQ_OK;
         });
 }
 
@@ -274,7 +304,11 @@ int rerank(sq_ctx *c, piece query, const sq_texts *documents, const sq_classify_
     if (int status = needs_space(c, t.n_texts, cap, n)) return status;
     if (!query.bytes) query.bytes = "";
     int status = run_classify(
-        c, t.n_texts, p, [&](uint32_t i) { return std::make_pair(query, first_text(t, i)); }, [&](size_t i, const float *row) { scores[i] = row[0]; });
+        c, t.n_texts, p, [&](uint32_t i) { return std::make_pair(query, first_text(t, i)); },
+        [&](size_t i, const float *row) {
+            scores[i] = row[0];
+            return SQ_OK;
+        });
     if (status != SQ_OK || !order) return status;
     for (uint32_t i = 0; i < t.n_texts; i++) order[i] = i;
     std::sort(order, order + t.n_texts, [&](uint32_t i, uint32_t j) { return scores[i] != scores[j] ? scores[i] > scores[j] : i < j; });
@@ -336,7 +370,10 @@ int plan_windows(sq_ctx *c, piece question, piece context, const sq_answer_param
     if (plan->n_context() > 0 && others >= window)
         return fail(&c->error, SQ_E_LIMIT, "the question takes %zu of a window's %zu tokens and leaves no room for context", others, window);
     plan->room = plan->n_context() == 0 ? 1 : window - others;
-    plan->step = plan->room - std::min<size_t>(p.stride ? p.stride : DEFAULT_STRIDE, plan->room / 2);
+    const size_t shared = p.stride ? p.stride : std::min<size_t>(DEFAULT_STRIDE, plan->room / 2);
+    if (plan->n_context() > plan->room && shared >= plan->room)
+        return fail(&c->error, SQ_E_LIMIT, "the question leaves a window room for %zu tokens of context, which a stride of %zu does not move", plan->room, shared);
+    plan->step = plan->room - std::min(shared, plan->room - 1);
     return SQ_OK;
 }
 
@@ -365,23 +402,31 @@ void offer(std::vector<candidate> *best, const candidate &x) {
     if (best->size() > N_BEST) best->pop_back();
 }
 
-// All spans of up to max_answer tokens in window w, whose logits are [tokens][2] from `row` on.
-void search_window(const question_plan &plan, size_t w, const float *row, size_t stride, size_t max_answer, std::vector<candidate> *best) {
+// All spans of up to max_answer tokens in window w, whose logits are [tokens][2] from `row` on. SQ_E_NUMERIC if opposite infinities meet.
+int search_window(sq_ctx *c, const question_plan &plan, size_t w, const float *row, size_t stride, size_t max_answer, std::vector<candidate> *best) {
     const size_t first = plan.first(w), n = plan.past(w) - first;
     for (size_t i = 0; i < n; i++)
         for (size_t j = i; j < std::min(n, i + max_answer); j++) {
             const float score = row[(plan.context_first + i) * stride] + row[(plan.context_first + j) * stride + 1];
+            if (int nan = contains_nan(c, &score, 1)) return nan;
             offer(best, {score, plan.spans[2 * (first + i)], plan.spans[2 * (first + j) + 1]});
         }
+    return SQ_OK;
 }
 
-// Best answers first, and "no answer" among them where it may compete.
-void rank(std::vector<candidate> best, bool allow_null, float null_score, std::vector<sq_answer_span> *out) {
-    if (allow_null) offer(&best, {null_score, 0, 0});
+// Best answers first, and "no answer" where it may compete: probabilities are among them all. Of more than N_BEST the lowest goes, but never "no answer", whose
+// score a caller may want to compare.
+int rank(sq_ctx *c, std::vector<candidate> best, bool allow_null, float null_score, std::vector<sq_answer_span> *out) {
+    const auto lower = [](const candidate &p, const candidate &q) { return p.score > q.score; };
+    const candidate null{null_score, 0, 0};
+    if (allow_null) best.insert(std::upper_bound(best.begin(), best.end(), null, lower), null);
+    if (best.empty()) return SQ_OK;
     std::vector<float> scores, probabilities(best.size());
     for (const candidate &b : best) scores.push_back(b.score);
-    if (!best.empty()) softmax(scores.data(), scores.size(), probabilities.data());
+    if (int status = softmax(c, scores.data(), scores.size(), probabilities.data())) return status;
     for (size_t i = 0; i < best.size(); i++) out->push_back({best[i].start, best[i].end, best[i].score, probabilities[i]});
+    if (out->size() > N_BEST) out->erase(out->end() - (best.back().end == 0 ? 2 : 1));
+    return SQ_OK;
 }
 
 int answer(sq_ctx *c, piece question, piece context, const sq_answer_params *params, sq_answer_span *spans, size_t cap, size_t *n) {
@@ -406,14 +451,15 @@ int answer(sq_ctx *c, piece question, piece context, const sq_answer_params *par
             for (size_t s = 0; s < n_seqs; s++) {
                 const float *row = c->mem.logits + c->starts[s] * stride;
                 if (int nan = contains_nan(c, row, (c->starts[s + 1] - c->starts[s]) * stride)) return nan;
-                search_window(plan, first + s, row, stride, max_answer, &best);
+                if (int nan = search_window(c, plan, first + s, row, stride, max_answer, &best)) return nan;
                 null_score = std::min(null_score, row[0] + row[1]);
             }
             return SQ_OK;
         });
     if (status != SQ_OK) return status;
     std::vector<sq_answer_span> ranked;
-    rank(std::move(best), p.allow_null != 0 && plan.n_windows() > 0, null_score, &ranked);
+    status = rank(c, std::move(best), p.allow_null != 0 && plan.n_windows() > 0, null_score, &ranked);
+    if (status != SQ_OK) return status;
     *n = ranked.size();
     std::copy(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(std::min(cap, ranked.size())), spans);
     return SQ_OK;
@@ -471,11 +517,12 @@ struct scored_label {
     float score; // softmax probability of the label
 };
 
-scored_label best_label(const float *row, size_t n_labels, std::vector<float> *scratch) {
-    scratch->resize(n_labels);
-    softmax(row, n_labels, scratch->data());
+int best_label(sq_ctx *c, const float *row, size_t n_labels, std::vector<float> *probabilities, scored_label *out) {
+    probabilities->resize(n_labels);
     const size_t best = static_cast<size_t>(std::max_element(row, row + n_labels) - row);
-    return {static_cast<uint32_t>(best), (*scratch)[best]};
+    const int status = softmax(c, row, n_labels, probabilities->data());
+    *out = {static_cast<uint32_t>(best), (*probabilities)[best]};
+    return status;
 }
 
 // Collects a text's entities. As `simple` aggregation in Hugging Face's pipeline does: each token has its own best label; neighbours of one type are joined unless
@@ -557,7 +604,9 @@ int tag(sq_ctx *c, const sq_texts *texts, const sq_tag_params *params, sq_entity
                 entity_builder build(*c->model, p.mode == SQ_TAG_WORDS, static_cast<uint32_t>(first + s), &found);
                 bool after_special = true;
                 for (size_t k = 0; k < e.ids.size(); k++) {
-                    if (e.sources[k] == 0) build.add(best_label(row + k * stride, n_labels, &probabilities), e.ids[k], e.spans[2 * k], e.spans[2 * k + 1], after_special);
+                    scored_label label;
+                    if (int nan = best_label(c, row + k * stride, n_labels, &probabilities, &label)) return nan;
+                    if (e.sources[k] == 0) build.add(label, e.ids[k], e.spans[2 * k], e.spans[2 * k + 1], after_special);
                     after_special = e.sources[k] != 0;
                 }
                 build.close();

@@ -86,8 +86,10 @@ def values(tensor):
 
 
 def encode(tokenizer, a, b):
-    e = tokenizer(a, b) if b is not None else tokenizer(a)
-    return e["input_ids"], e.get("token_type_ids", [0] * len(e["input_ids"]))
+    """Through the tokenizer's backend: the class takes an empty second text for none."""
+    tokenizer.backend_tokenizer.no_truncation()
+    e = tokenizer.backend_tokenizer.encode(a, b)
+    return e.ids, e.type_ids if "token_type_ids" in tokenizer.model_input_names else [0] * len(e.ids)
 
 
 def run(model, ids, types):
@@ -222,7 +224,7 @@ def windows(tokenizer, question, context, window, stride):
 
 
 def default_stride(tokenizer, question, window):
-    room = window - len(tokenizer(question, "")["input_ids"])
+    room = window - len(encode(tokenizer, question, "")[0])
     return min(128, room // 2)
 
 
@@ -246,7 +248,7 @@ def answer_row(tokenizer, model, question, context, window, stride, longest):
     assert len(best) < 2 or best[0][1] - best[1][1] > 1e-2, (question, best[:2])
     row = dict(a=question, b=context, window=window, stride=stride, longest=longest, lengths=lengths)
     ids, types = encode(tokenizer, question, context)
-    if len(lengths) < 2:
+    if len(lengths) == 1:
         row["logits"] = logits
     mass = [np.exp(s - best[0][1]) for _, s in best]
     answers = [[to_bytes(context, i), to_bytes(context, j), s, float(m / sum(mass))] for ((i, j), s), m in zip(best, mass)]
