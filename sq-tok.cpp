@@ -767,8 +767,12 @@ bool tokenizer::settings::set_up_fast() {
         return std::all_of(steps.begin(), steps.end(), [&](N step) { return std::find(allowed.begin(), allowed.end(), step) != allowed.end(); });
     };
     is_fast = normalized.tokens.empty();
-    if (is_unigram) is_fast = is_fast && (how == splitter::bar_always || how == splitter::words_bar_always) && among({N::charsmap, N::squeeze, N::squeeze_to_bar, N::strip_right});
-    else is_fast = is_fast && how == splitter::bert && among({N::clean, N::han, N::nfd, N::strip_mn, N::strip_marks, N::lower});
+    if (is_unigram) {
+        is_fast &= how == splitter::bar_always || how == splitter::words_bar_always;
+        is_fast &= among({N::charsmap, N::squeeze, N::squeeze_to_bar, N::strip_right});
+    } else {
+        is_fast &= how == splitter::bert && among({N::clean, N::han, N::nfd, N::strip_mn, N::strip_marks, N::lower});
+    }
     if (!is_fast) return true;
     normalize_scratch x;
     for (uint8_t c = 0; c < 128; c++) {

@@ -267,7 +267,8 @@ void reader::json_unigram(const json::value &v) {
     if (flag(v, "byte_fallback", false)) return refuse("a Unigram model with byte_fallback is not supported");
     d_->is_unigram = true;
     for (const json::value &entry : entries->items) {
-        if (entry.items.size() != 2 || !entry.items[0].is_string() || !entry.items[1].is_number()) return refuse("an entry of the vocabulary is no pair of text and score");
+        if (entry.items.size() != 2 || !entry.items[0].is_string() || !entry.items[1].is_number())
+            return refuse("an entry of the vocabulary is no pair of text and score");
         if (!(fabs(entry.items[1].number) <= 1e30)) return refuse("a score is out of range");
         if (!add_entry(entry.items[0].text, d_->scores.size(), true)) return;
         d_->scores.push_back(as_serde_reads(entry.items[1].number));
@@ -320,7 +321,8 @@ void reader::json_normalizer(const json::value &v) {
     } else if (type == "Replace") {
         const json::value *pattern = v.find("pattern"), *regex = pattern ? pattern->find("Regex") : nullptr;
         const std::string content = string(v, "content", nullptr);
-        if (!regex || regex->text != " {2,}" || (content != " " && content != BAR)) return refuse("a normalizer Replace other than of ' {2,}' by a space or U+2581 is not supported");
+        if (!regex || regex->text != " {2,}" || (content != " " && content != BAR))
+            return refuse("a normalizer Replace other than of ' {2,}' by a space or U+2581 is not supported");
         add_step(content == " " ? normalizer::squeeze : normalizer::squeeze_to_bar);
     } else {
         refuse_step("the normalizer", v);
@@ -440,7 +442,8 @@ void reader::vocab_lines() {
         while (line_end < end && *line_end != '\n') {
             uint32_t c;
             const size_t n = utf8_decode(line_end, end, &c);
-            if (c == 0xFFFD && memcmp(line_end, "\xEF\xBF\xBD", std::min<size_t>(3, size_t(end - line_end))) != 0) return refuse("line " + std::to_string(id + 1) + " is not UTF-8");
+            const bool is_written = n == 3 && memcmp(line_end, "\xEF\xBF\xBD", 3) == 0;
+            if (c == 0xFFFD && !is_written) return refuse("line " + std::to_string(id + 1) + " is not UTF-8");
             line_end += n;
         }
         const uint8_t *past = line_end;
@@ -563,7 +566,8 @@ void reader::sentencepiece_model() {
     if (ok()) status_ = source.open(folder_, file_, why_);
     if (!ok()) return;
     const std::string kind = string(config, "tokenizer_class", "XLMRobertaTokenizer");
-    if (kind != "XLMRobertaTokenizer" && kind != "XLMRobertaTokenizerFast") return refuse("without tokenizer.json only XLMRobertaTokenizer is supported, not " + printable(kind));
+    if (kind != "XLMRobertaTokenizer" && kind != "XLMRobertaTokenizerFast")
+        return refuse("without tokenizer.json only XLMRobertaTokenizer is supported, not " + printable(kind));
     d_->is_unigram = true;
     const char *const FIRST[] = {"<s>", "<pad>", "</s>", "<unk>"}; // fairseq's order: pieces follow one place later than in the file
     for (uint32_t id = 0; id < 4; id++) {

@@ -10,6 +10,8 @@ import json
 import os
 import random
 import sys
+import unicodedata
+import zlib
 
 import sentencepiece
 import tokenizers
@@ -21,10 +23,15 @@ from tok_charsmap import charsmap
 
 BAR = "\u2581"
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PIECES = ["ing", "ed", "er", "est", "un", "ness", "play", "walk", "happi", "table", "token", "izer", "embed", "vector", "world", "hello", "how", "many", "about", "people", "quick",
-          "the", "of", "and", "to", "in", "is", "was", "word", "kant", "nguy", "strass", "istanbul", "na\u00efve", "caf\u00e9", "\u00fc", "\u00e9cole", "\u0430\u0431", "\u05e9\u05dc", "\u4f60\u597d"]
+PIECES = [
+    "ing", "ed", "er", "est", "un", "ness", "play", "walk", "happi", "table", "token", "izer", "embed", "vector", "world", "hello", "how", "many", "about",
+    "people", "quick", "the", "of", "and", "to", "in", "is", "was", "word", "kant", "nguy", "strass", "istanbul", "na\u00efve", "caf\u00e9", "\u00fc",
+    "\u00e9cole", "\u0430\u0431", "\u05e9\u05dc", "\u4f60\u597d",
+]
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-OTHERS = "\u00e0\u00e9\u00e8\u00fc\u00f6\u00e4\u00df\u00f1\u0131\u0430\u0431\u0432\u03b1\u03b2\u03c3\u05d0\u05d1\u05e9\u05dc\u0627\u0628\u0645\u0915\u0937\u093f\u094d\u0e01\u0e49\u1100\u1161\u11a8\uac00\ud55c\u30ab\u30af\u30d5\u3099\u309a\u4eba\u5927\u5bb6\u597d\u6211\u662f\u8c48\U0001f642\u00a9\u0301\u0323\u0307\u302e\u1d165\u200d"
+OTHERS = ("\u00e0\u00e9\u00e8\u00fc\u00f6\u00e4\u00df\u00f1\u0131\u0430\u0431\u0432\u03b1\u03b2\u03c3\u05d0\u05d1\u05e9\u05dc\u0627\u0628\u0645\u0915"
+          "\u0937\u093f\u094d\u0e01\u0e49\u1100\u1161\u11a8\uac00\ud55c\u30ab\u30af\u30d5\u3099\u309a\u4eba\u5927\u5bb6\u597d\u6211\u662f\u8c48"
+          "\U0001f642\u00a9\u0301\u0323\u0307\u302e\U0001d165\u200d")
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u00bf\u2013\u2014\u201c\u3002\uff0c"
 
 
@@ -56,8 +63,9 @@ def bert_cased():
     t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()
     t.post_processor = processors.BertProcessing(("[SEP]", v["[SEP]"]), ("[CLS]", v["[CLS]"]))
     t.add_special_tokens(SPECIALS[:4] + [AddedToken("[MASK]", lstrip=True, special=True)])
-    t.add_tokens([AddedToken("hello world", normalized=True), AddedToken("tok", single_word=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False),
-                  AddedToken("<lr>", lstrip=True, rstrip=True, single_word=True, normalized=False), AddedToken("Hallo", normalized=True, single_word=True),
+    t.add_tokens([AddedToken("hello world", normalized=True), AddedToken("tok", single_word=True, normalized=False),
+                  AddedToken("<r>", rstrip=True, normalized=False), AddedToken("<lr>", lstrip=True, rstrip=True, single_word=True, normalized=False),
+                  AddedToken("Hallo", normalized=True, single_word=True),
                   AddedToken("<r><r>", normalized=False), AddedToken("\u4f60\u597d", normalized=False)])
     return t
 
@@ -84,17 +92,20 @@ def small_charsmap():
     m = {chr(0xFF01 + i): chr(0x21 + i) for i in range(94)}
     m.update({chr(c): "" for c in list(range(1, 9)) + list(range(0xE, 0x20)) + [0x7F]})
     m.update({c: " " for c in "\t\n\r\u00a0\u2028\u200b\u3000\ufeff\ufffd\u0085"})
-    m.update({"\u00bd": "1\u20442", "\u2122": "TM", "\ufb01": "fi", "\u338f": "kg", "\u337f": "\u682a\u5f0f\u4f1a\u793e", "\u212b": "\u00c5", BAR: " ", "\uff8c": "\u30d5", "\uff9f": "\u309a"})
+    m.update({"\u00bd": "1\u20442", "\u2122": "TM", "\ufb01": "fi",
+              "\u338f": "kg", "\u337f": "\u682a\u5f0f\u4f1a\u793e", "\u212b": "\u00c5", BAR: " ", "\uff8c": "\u30d5", "\uff9f": "\u309a"})
     for base in "aeiou":
         for mark in "\u0301\u0302\u0308\u0300\u0304":
-            m[base + mark] = __import__("unicodedata").normalize("NFC", base + mark)
-    m.update({"a\u0302\u0301": "\u1ea5", "\u30d5\u309a": "\u30d7", "\u30af\u3099": "\u30b0", "\u1100\u1161": "\uac00", "\r\n": " ", "\u0600a": "z", "\u00a9\u0301": "", "\u05e9\u05dc": "q"})
+            m[base + mark] = unicodedata.normalize("NFC", base + mark)
+    m.update({"a\u0302\u0301": "\u1ea5", "\u30d5\u309a": "\u30d7",
+              "\u30af\u3099": "\u30b0", "\u1100\u1161": "\uac00", "\r\n": " ", "\u0600a": "z", "\u00a9\u0301": "", "\u05e9\u05dc": "q"})
     return charsmap({k.encode(): v.encode() for k, v in m.items()})
 
 
 def unigram_pieces(seed, exact):
     rng = random.Random(seed)
-    texts = [BAR, *LETTERS, *LETTERS.upper(), *OTHERS, *PUNCTUATION, "TM", "kg", "1", "\u2044", "\u682a", "\u5f0f", "\u30d7", "\u1ea5", "ab", "aa", "aaa", "aaaa", BAR + "a", BAR + BAR]
+    texts = [BAR, *LETTERS, *LETTERS.upper(), *OTHERS, *PUNCTUATION]
+    texts += ["TM", "kg", "1", "\u2044", "\u682a", "\u5f0f", "\u30d7", "\u1ea5", "ab", "aa", "aaa", "aaaa", BAR + "a", BAR + BAR]
     for w in PIECES:
         texts += [w, BAR + w, w.capitalize(), BAR + w.capitalize()]
     out = []
@@ -156,7 +167,8 @@ def sentencepiece_files(folder):
         f.write(proto.SerializeToString())
     vocab = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + [(p.piece, p.score) for p in proto.pieces[3:]] + [("<mask>", 0.0)]
     t = Tokenizer(models.Unigram(vocab, 3, False))
-    t.normalizer = normalizers.Sequence([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), BAR)])
+    charsmap_step = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    t.normalizer = normalizers.Sequence([charsmap_step, normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), BAR)])
     t.pre_tokenizer = pre_tokenizers.Metaspace(replacement=BAR, prepend_scheme="always")
     t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     t.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True, normalized=False)])
@@ -210,6 +222,29 @@ def rows_of(t, seed, n, plain):
     return rows
 
 
+def characters(path):
+    """CRC-32 of what normalizers make of each code point among others, by blocks of 4,096, and of how many words the pre-tokenizer finds."""
+    only = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    steps = dict(clean=normalizers.BertNormalizer(**{**only, "clean_text": True}), han=normalizers.BertNormalizer(**{**only, "handle_chinese_chars": True}),
+                 nfd=normalizers.NFD(),
+                 strip=normalizers.BertNormalizer(**{**only, "strip_accents": True}), marks=normalizers.StripAccents(), lower=normalizers.Lowercase(),
+                 charsmap=normalizers.Precompiled(small_charsmap()))
+    bert = pre_tokenizers.BertPreTokenizer()
+    with open(path, "w") as f:
+        f.write(f"# tokenizers {tokenizers.__version__}, tests/make-tok-golden.py: step, first code point of the block, CRC-32\n")
+        for name in [*steps, "words"]:
+            for first in range(0, 0x110000, 4096):
+                crc = 0
+                for c in range(first, first + 4096):
+                    if 0xD800 <= c < 0xE000 or (c >= 0x30000 and c % 64):  # what lies above is unassigned, private, or tags
+                        continue
+                    c = chr(c)
+                    text = f"a{c}a" if name == "words" else f"a{c}b{c}\u0301\u0323 {c}\u00a9\u0301{c}\u200d\u00a9\u0301"
+                    out = bytes([len(bert.pre_tokenize_str(text))]) if name == "words" else steps[name].normalize_str(text).encode()
+                    crc = zlib.crc32(out, crc)
+                f.write(f"{name} {first:x} {crc:08x}\n")
+
+
 def write(folder, t, seed, plain, more=(), files=True, n=90):
     os.makedirs(folder, exist_ok=True)
     rows = rows_of(t, seed, n, plain) + list(more)
@@ -233,6 +268,8 @@ def main():
     write(out + "/unigram-words", unigram_words(), 16, False)
     write(out + "/unigram-first", unigram_first(), 17, False)
     write(out + "/unigram-never", unigram_never(), 18, False)
+
+    characters(out + "/characters.txt")
 
     folder = out + "/bert-vocab-txt"
     t = bert_uncased()

@@ -113,8 +113,8 @@ def contexts(c):
 def sweep_characters(program):
     bad = 0
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    for settings in (dict(lowercase=True, strip_accents=None), dict(lowercase=False, strip_accents=None), dict(lowercase=True, strip_accents=False), dict(lowercase=False, strip_accents=True),
-                     dict(lowercase=True, clean_text=False, handle_chinese_chars=False)):
+    for settings in (dict(lowercase=True, strip_accents=None), dict(lowercase=False, strip_accents=None), dict(lowercase=True, strip_accents=False),
+                     dict(lowercase=False, strip_accents=True), dict(lowercase=True, clean_text=False, handle_chinese_chars=False)):
         t = all_characters(**{**dict(clean_text=True, handle_chinese_chars=True, strip_accents=None), **settings})
         with tempfile.TemporaryDirectory() as folder:
             t.save(folder + "/tokenizer.json", pretty=False)

@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "../convert/json.h"
+#include "../sq-tok-text.h"
 #include "check.h"
 #include "scratch.h"
 #include "tok.h"
@@ -62,8 +64,8 @@ static bool check_row(const tok_model &m, const json::value &row) {
     const std::vector<uint32_t> ids = numbers(row.find("ids")), types = numbers(row.find("types")), spans = numbers(row.find("spans"));
     const bool right = status == SQ_OK && same(ids, e.ids) && same(types, e.types) && spans == e.spans && e.sources.size() == e.ids.size();
     if (!CHECK(right) && check_n_failed <= 8)
-        fprintf(stderr, "  text %s %s\n  ids  %s\n  not  %s\n  spans%s\n  not  %s\n", shown(a).c_str(), b && b->is_string() ? shown(b->text).c_str() : "", listed(ids).c_str(),
-                listed(e.ids).c_str(), listed(spans).c_str(), listed(e.spans).c_str());
+        fprintf(stderr, "  text %s %s\n  ids  %s\n  not  %s\n  spans%s\n  not  %s\n", shown(a).c_str(), b && b->is_string() ? shown(b->text).c_str() : "",
+                listed(ids).c_str(), listed(e.ids).c_str(), listed(spans).c_str(), listed(e.spans).c_str());
     return right;
 }
 
@@ -82,12 +84,54 @@ static void check_rows(const tok_model &m, const std::string &path) {
 }
 
 static void test_committed() {
-    for (const char *name : {"bert-uncased", "bert-cased", "bert-odd", "bert-unclean", "bert-vocab-txt", "unigram", "unigram-words", "unigram-first", "unigram-never", "sentencepiece"}) {
+    for (const char *name : {"bert-uncased", "bert-cased", "bert-odd", "bert-unclean", "bert-vocab-txt", "unigram", "unigram-words", "unigram-first",
+                             "unigram-never", "sentencepiece"}) {
         const std::string folder = std::string(DATA) + name;
         tok_model m;
         if (!CHECK_EQ(m.read(folder), SQ_OK)) fprintf(stderr, "  %s\n", m.why.text);
         else check_rows(m, folder + "/golden.jsonl");
     }
+}
+
+static const std::map<std::string, std::vector<normalizer>> STEPS = {
+    {"clean", {normalizer::clean}}, {"han", {normalizer::han}}, {"nfd", {normalizer::nfd}}, {"strip", {normalizer::nfd, normalizer::strip_mn}},
+    {"marks", {normalizer::strip_marks}}, {"lower", {normalizer::lower}}, {"charsmap", {normalizer::charsmap}},
+};
+
+// Every code point through every step; characters.txt holds CRC-32s by blocks of 4,096.
+static void test_characters() {
+    tok_model m;
+    if (!CHECK_EQ(m.read(std::string(DATA) + "unigram"), SQ_OK)) return;
+    const tensor_entry *units = m.file.find_tensor("tok.charsmap.trie"), *replacements = m.file.find_tensor("tok.charsmap.text");
+    if (!CHECK(units && replacements)) return;
+    const charsmap_view map{static_cast<const uint32_t *>(units->data), units->cols, static_cast<const uint8_t *>(replacements->data), replacements->cols};
+    std::ifstream in(std::string(DATA) + "characters.txt");
+    std::string line, name;
+    std::getline(in, line);
+    uint32_t first, expected;
+    size_t n_blocks = 0;
+    for (; in >> name >> std::hex >> first >> expected; n_blocks++) {
+        const std::vector<normalizer> steps = name == "words" ? std::vector<normalizer>{} : STEPS.at(name);
+        uint32_t crc = 0;
+        text t, own;
+        normalize_scratch x;
+        std::vector<size_t> words;
+        for (uint32_t c = first; c < first + 4096; c++) {
+            if ((c >= 0xD800 && c < 0xE000) || (c >= 0x30000 && c % 64)) continue;
+            uint8_t bytes[4];
+            const std::string s(bytes, bytes + utf8_encode(c, bytes)), dots = "\xCC\x81\xCC\xA3 ", mark = "\xC2\xA9\xCC\x81";
+            const std::string in_words = "a" + s + "a", among = "a" + s + "b" + s + dots + s + mark + s + "\xE2\x80\x8D" + mark, &all = steps.empty() ? in_words : among;
+            t.clear();
+            append_original(reinterpret_cast<const uint8_t *>(all.data()), 0, all.size(), &t);
+            CHECK(normalize(steps, map, &t, &x));
+            const text *of;
+            split(splitter::bert, t, 0, t.n, &own, &of, &words);
+            const uint8_t n_words = uint8_t(words.size() / 2);
+            crc = steps.empty() ? crc32(crc, &n_words, 1) : crc32(crc, t.bytes.data(), t.n);
+        }
+        if (!CHECK_EQ(crc, expected)) fprintf(stderr, "  step %s, block %x\n", name.c_str(), first);
+    }
+    CHECK_EQ(n_blocks, size_t(8 * 272));
 }
 
 static std::string models() { return getenv("SQ_MODELS") ? getenv("SQ_MODELS") : ""; }
@@ -386,6 +430,7 @@ static int serve(const char *folder) {
 int main(int argc, char **argv) {
     if (argc == 2) return serve(argv[1]);
     test_committed();
+    test_characters();
     test_shared();
     test_field_cases();
     tok_model m;
