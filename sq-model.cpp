@@ -256,7 +256,7 @@ struct resolver {
     uint32_t number(const char *key, uint32_t lo, uint32_t hi) {
         uint32_t v = lo;
         if (ok()) set(m->file.need_u32(key, lo, hi, &v, why));
-        return v;
+        return ok() ? v : lo; // in range whatever happened, so that the description may go on computing
     }
 
     // Index of the entry's text among the choices.

@@ -2,6 +2,7 @@
 #include "sq-quant.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ namespace {
 constexpr float MAX_S = 1e4f, MIN_S = 1e-4f;   // bounds of a smoothing factor
 constexpr float TINY = 1e-5f;                  // stands for the maximum of a channel that is always zero
 constexpr float STRENGTHS[] = {0.0f, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f};
+constexpr float WEIGHTS[] = {0.35f, 0.5f, 0.7f, 1.0f, 1.4f}; // of balanced smoothing
 
 struct free_deleter {
     void operator()(void *p) const { free(p); }
@@ -45,21 +47,26 @@ template <class T> aligned<T> padded(const std::vector<T> &v) {
 
 } // namespace
 
-void observer::see(const float *x, size_t rows, size_t stride) {
+void observer::see(const float *x, size_t rows, size_t stride, bool keep) {
     for (size_t r = 0; r < rows; r++, x += stride) {
         for (size_t j = 0; j < k_; j++) {
             lo_[j] = std::min(lo_[j], x[j]);
             hi_[j] = std::max(hi_[j], x[j]);
         }
+        if (keep) {
+            for (size_t i = 0; i < KEPT_WEIGHT; i++) rows_.insert(rows_.begin(), x, x + k_);
+            n_kept_ += KEPT_WEIGHT;
+            continue;
+        }
         // Reservoir sampling (Vitter's algorithm R): each row seen so far is in the sample with the same probability.
         n_seen_++;
-        if (n_rows() < max_rows_) {
+        if (n_rows() < n_kept_ + max_rows_) {
             rows_.insert(rows_.end(), x, x + k_);
             continue;
         }
         random_ = random_ * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
         const size_t at = (random_ >> 33) % n_seen_;
-        if (at < max_rows_) std::copy(x, x + k_, rows_.begin() + static_cast<ptrdiff_t>(at * k_));
+        if (at < max_rows_) std::copy(x, x + k_, rows_.begin() + static_cast<ptrdiff_t>((n_kept_ + at) * k_));
     }
 }
 
@@ -80,6 +87,29 @@ std::vector<float> smoothing(const observer &seen, const float_linear &l, float 
         s[j] = static_cast<float>(std::clamp<double>(factor, MIN_S, MAX_S));
     }
     return s;
+}
+
+std::vector<float> balanced_smoothing(const observer &seen, const float_linear &l, float sides, float weight) {
+    std::vector<double> w_squares(l.k, 1e-20), x_squares(l.k, 1e-20), s(l.k), least(l.k);
+    for (size_t i = 0; i < l.w.size(); i++) w_squares[i % l.k] += static_cast<double>(l.w[i]) * l.w[i];
+    for (size_t r = 0; r < seen.n_rows(); r++)
+        for (size_t j = 0; j < l.k; j++) x_squares[j] += static_cast<double>(seen.row(r)[j]) * seen.row(r)[j] / static_cast<double>(seen.n_rows());
+    for (size_t j = 0; j < l.k; j++) s[j] = least[j] = static_cast<double>(sides) / 255 * std::max(TINY, std::max(seen.hi()[j], -seen.lo()[j]));
+    constexpr int ITERATIONS = 8; // the factors then move by less than a percent
+    for (int i = 0; i < ITERATIONS; i++) {
+        double ws_squares = 0;
+        for (size_t n = 0; n < l.n; n++) {
+            double most = 0;
+            for (size_t j = 0; j < l.k; j++) most = std::max(most, fabs(l.w[n * l.k + j]) * s[j]);
+            ws_squares += most * most / (127 * 127);
+        }
+        for (size_t j = 0; j < l.k; j++) s[j] = std::max(least[j], static_cast<double>(weight) * sqrt(sqrt(ws_squares * x_squares[j] / w_squares[j])));
+    }
+    double log_mean = 0;
+    for (double v : s) log_mean += log(v) / static_cast<double>(l.k);
+    std::vector<float> out(l.k);
+    for (size_t j = 0; j < l.k; j++) out[j] = static_cast<float>(std::clamp<double>(s[j] / exp(log_mean), MIN_S, MAX_S));
+    return out;
 }
 
 namespace {
@@ -192,48 +222,63 @@ aligned<float> run_float(const kernels &k, const float_linear &l, const observer
     return y;
 }
 
-// See relative_error; y is the float layer's output, shared by all candidates of a search.
+constexpr double FLOOR = 0.1; // of the mean energy is added to each row's, so that rows of next to no output do not decide
+
+// See `choice`; y is the float layer's output, shared by all candidates of a search.
 double error_against(const float *y, const float *z, size_t rows, size_t n, size_t columns) {
-    double lost = 0, all = 0;
-    for (size_t j = 0; j < n; j++) {
-        double mean = 0;
-        for (size_t r = 0; r < rows; r++) mean += y[r * columns + j];
-        mean /= static_cast<double>(rows);
-        for (size_t r = 0; r < rows; r++) {
-            const double d = static_cast<double>(z[r * columns + j]) - y[r * columns + j], v = y[r * columns + j] - mean;
-            lost += d * d;
-            all += v * v;
+    std::vector<double> mean(n, 0.0), lost(rows, 0.0), own(rows, 0.0);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < n; j++) mean[j] += y[r * columns + j] / static_cast<double>(rows);
+    double all = 0;
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t j = 0; j < n; j++) {
+            const double d = static_cast<double>(z[r * columns + j]) - y[r * columns + j], v = y[r * columns + j] - mean[j];
+            lost[r] += d * d;
+            own[r] += v * v;
         }
+        all += own[r] / static_cast<double>(rows);
     }
-    return all > 0 ? sqrt(lost / all) : 0;
+    double sum = 0;
+    for (size_t r = 0; r < rows; r++) sum += lost[r] / (own[r] + FLOOR * all) / static_cast<double>(rows);
+    return all > 0 ? sqrt(sum) : 0;
+}
+
+struct candidate {
+    std::string smoothing;
+    std::vector<float> s;
+    double error;
+};
+
+std::string named(const char *what, float value) {
+    char text[32];
+    snprintf(text, sizeof text, "%s %.1f", what, static_cast<double>(value));
+    return text;
+}
+
+std::vector<candidate> candidates(const observer &seen, const float_linear &l) {
+    std::vector<candidate> all;
+    all.push_back({"none", smoothing(seen, l, -1), 0});
+    if (seen.n_rows() == 0) return all;
+    for (float strength : STRENGTHS) all.push_back({named("strength", strength), smoothing(seen, l, strength), 0});
+    for (float sides : {1.0f, 2.0f})
+        for (float weight : WEIGHTS) all.push_back({named("balance", weight), balanced_smoothing(seen, l, sides, weight), 0});
+    return all;
 }
 
 } // namespace
 
-double relative_error(const kernels &k, const float_linear &l, const int8_linear &q, const observer &seen) {
-    if (seen.n_rows() == 0) return 0;
-    const aligned<float> y = run_float(k, l, seen), z = run(k, q, seen);
-    return error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
-}
-
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
-    choice best;
-    best.s = smoothing(seen, l, best.strength);
-    if (seen.n_rows() == 0) return best;
+    std::vector<candidate> all = candidates(seen, l);
     const aligned<float> y = run_float(k, l, seen);
-    auto error_of = [&](const std::vector<float> &s) {
-        const aligned<float> z = run(k, quantize(l, seen, s, is_dynamic, false), seen);
-        return error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
-    };
-    best.strength = -1;
-    best.s = smoothing(seen, l, -1);
-    best.plain_error = best.error = error_of(best.s);
-    for (float strength : STRENGTHS) {
-        std::vector<float> s = smoothing(seen, l, strength);
-        const double e = error_of(s);
-        if (e < best.error) best.error = e, best.strength = strength, best.s = std::move(s);
+    const int n = seen.n_rows() == 0 ? 0 : static_cast<int>(all.size());
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < n; i++) {
+        candidate &c = all[static_cast<size_t>(i)];
+        const aligned<float> z = run(k, quantize(l, seen, c.s, is_dynamic, false), seen);
+        c.error = error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
     }
-    return best;
+    const auto best = std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
+    return {best->smoothing, is_dynamic, all[0].error, best->error, std::move(best->s)};
 }
 
 float quantize_row(const float *row, size_t n, int8_t *q) {

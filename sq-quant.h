@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include <string>
 #include <vector>
 
 #include "sq-kernels.h"
@@ -18,8 +19,9 @@ class observer {
     observer() = default;
     observer(size_t k, size_t max_rows) : k_(k), max_rows_(max_rows), lo_(k), hi_(k) {}
 
-    // x: f32 [rows][k], rows `stride` floats apart.
-    void see(const float *x, size_t rows, size_t stride);
+    // x: f32 [rows][k], rows `stride` floats apart. With `keep` the rows stay in the sample whatever follows, and each counts KEPT_WEIGHT times.
+    void see(const float *x, size_t rows, size_t stride, bool keep);
+    static constexpr size_t KEPT_WEIGHT = 5;
 
     size_t k() const { return k_; }
     size_t n_seen() const { return n_seen_; }
@@ -32,7 +34,7 @@ class observer {
     void divide(const std::vector<float> &s);
 
   private:
-    size_t k_ = 0, max_rows_ = 0, n_seen_ = 0;
+    size_t k_ = 0, max_rows_ = 0, n_seen_ = 0, n_kept_ = 0;
     uint64_t random_ = 0x9E3779B97F4A7C15u; // any odd seed: the same texts give the same sample
     std::vector<float> lo_, hi_, rows_;
 };
@@ -59,21 +61,29 @@ struct int8_linear {
 // (Xiao et al. 2022, equation 4). strength < 0 means no smoothing: all ones.
 std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength);
 
+// Factors that balance the two rounding errors of a layer, channel by channel. With activations rounded in steps of 1 after the division and row n of W in steps of
+// ws[n], channel j adds s[j]^2 sum_n W[n][j]^2 / 12 from its activations and sum_n ws[n]^2 E[X_j^2] / (12 s[j]^2) from its weights, which is least at
+//     s[j] = (sum_n ws[n]^2 * E[X_j^2] / sum_n W[n][j]^2)^(1/4)
+// but s[j] must be at least sides * max|X_j| / 255 for the channel to fit (sides: 1 for one-sided input, 2 for symmetric). ws depends on s, so this is iterated.
+// `weight` multiplies the balance: above 1 it favours the weights. Returned with a geometric mean of 1, kept in [1e-4, 1e4].
+std::vector<float> balanced_smoothing(const observer &seen, const float_linear &l, float sides, float weight);
+
 // Quantises a layer whose input channels are divided by s; a static layer's range is the lowest to the highest value observed.
 // fold_input: the division already happened in the layer before, so the input is taken as it comes and only W is multiplied.
 int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, bool fold_input);
 
-// Relative error of the INT8 layer on the sampled rows: sqrt(sum (y' - y)^2 / sum (y - mean of y over rows)^2), computed with the kernels that will run.
-double relative_error(const kernels &k, const float_linear &l, const int8_linear &q, const observer &seen);
-
+// What a search minimises, the relative error of the INT8 layer on the sampled rows, computed with the kernels that will run: the root of the mean over rows of
+//     |y' - y|^2 / (|y - m|^2 + a tenth of the mean of that over rows),    m the mean of y over rows.
+// Row by row, because what follows is a LayerNorm of each row: a row of small activations beside rows of large ones must not drown.
 struct choice {
-    float strength = 0.5f;   // negative: no smoothing
-    double plain_error = 0;  // relative error without smoothing
+    std::string smoothing;   // "none", "strength 0.7", "balance 1.0"
+    bool is_dynamic = false;
+    double plain_error = 0;  // without smoothing
     double error = 0;        // with the choice
     std::vector<float> s;    // [k] smoothing factors of the choice
 };
 
-// Tries strengths from 0 to 1, and no smoothing, and keeps what loses least on the sampled rows.
+// Tries no smoothing, strengths from 0 to 1 and balanced factors, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
 
 // A row of an embedding table as s8: returns the scale, max|row| / 127, and writes n values; an all-zero row gives 0.

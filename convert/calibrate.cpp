@@ -17,10 +17,15 @@ struct ctx_deleter {
     void operator()(sq_ctx *c) const { sq_ctx_free(c); }
 };
 
+struct observation {
+    calibration *out;
+    bool keep; // the batch that is running holds texts whose rows stay in the samples
+};
+
 void observe(void *user, const char *name, uint32_t l, const float *x, size_t rows, size_t, size_t stride) {
-    calibration *c = static_cast<calibration *>(user);
+    const observation *o = static_cast<observation *>(user);
     for (uint32_t role = QKV; role <= DOWN; role++)
-        if (strcmp(name, ROLE_NAMES[role]) == 0) c->layers[l][role].see(x, rows, stride);
+        if (strcmp(name, ROLE_NAMES[role]) == 0) o->out->layers[l][role].see(x, rows, stride, o->keep);
 }
 
 int run_batch(sq_ctx *ctx, const std::vector<int32_t> &ids, const std::vector<int32_t> &types, const std::vector<uint32_t> &starts, std::vector<float> *out,
@@ -34,14 +39,15 @@ int run_batch(sq_ctx *ctx, const std::vector<int32_t> &ids, const std::vector<in
 
 } // namespace
 
-int calibrate(sq_model *model, const std::vector<std::string> &texts, progress report, calibration *out, message *why) {
+int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_kept, progress report, calibration *out, message *why) {
     const architecture &a = model->arch;
     sq_ctx *raw = nullptr;
     if (int status = sq_ctx_create(model, nullptr, &raw, why->text, sizeof why->text)) return status;
     const std::unique_ptr<sq_ctx, ctx_deleter> ctx(raw);
     const size_t budget = std::max(512u, a.max_tokens); // the context's default for max_tokens
     out->layers.assign(a.n_layers, {observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.ffn, SAMPLE_ROWS)});
-    sq_ctx_set_tap(ctx.get(), {observe, out});
+    observation seeing{out, n_kept > 0};
+    sq_ctx_set_tap(ctx.get(), {observe, &seeing});
 
     encode_options options;
     options.max_len = a.max_tokens;
@@ -54,7 +60,7 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, progress r
         const bool last = i == texts.size();
         if (!last)
             if (int status = model->tok.encode(texts[i].data(), texts[i].size(), nullptr, 0, options, &e, why)) return status;
-        const bool full = !last && (ids.size() + e.ids.size() > budget || starts.size() > 64);
+        const bool full = i == n_kept || ids.size() + e.ids.size() > budget || starts.size() > 64;
         if ((last || full) && starts.size() > 1) {
             if (int status = run_batch(ctx.get(), ids, types, starts, &vectors, a.width, why)) return status;
             report("calibrating", static_cast<double>(i) / static_cast<double>(texts.size()));
@@ -62,6 +68,7 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, progress r
             types.clear();
             starts.assign(1, 0);
         }
+        seeing.keep = i < n_kept;
         if (last) break;
         ids.insert(ids.end(), e.ids.begin(), e.ids.end());
         if (a.n_types) types.insert(types.end(), e.types.begin(), e.types.end());

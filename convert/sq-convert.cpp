@@ -85,12 +85,10 @@ void print_report(const sq::convert_result &r, const arguments &a) {
         const bool built_in = a.options.calibration_file.empty();
         printf("calibrated on %u texts (%u tokens)%s\n\n", r.n_texts, r.n_tokens,
                built_in ? " of the built-in set: texts of your own, by --calibrate, give better scales" : "");
-        printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %9s %9s\n", "layer", "", "plain", "smoothed", "strength");
-        for (const sq::layer_report &l : r.layers) {
-            printf("%6u %-5s %7.3f%% %8.3f%%", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error);
-            if (l.chosen.strength < 0) printf(" %9s\n", "none");
-            else printf(" %9.1f\n", static_cast<double>(l.chosen.strength));
-        }
+        printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %9s  %-8s %s\n", "layer", "", "plain", "smoothed", "", "smoothing");
+        for (const sq::layer_report &l : r.layers)
+            printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
+                   l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str());
     }
     struct stat st;
     if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);
