@@ -83,7 +83,7 @@ enum class result {
     logits,   // mem.logits: a row for each sequence (classify) or token (answer, tag)
 };
 
-// Runs the network over a batch that is known to be valid. pooling: SQ_POOL_*, for pooled and embedded. Returns SQ_OK or SQ_E_CANCEL.
+// Runs the network over a batch that is known to be valid. pooling: SQ_POOL_*, for pooled and embedded. Returns SQ_OK, SQ_E_CANCEL or SQ_E_NUMERIC.
 int forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling);
 
 // ---- the boundary ----
@@ -177,9 +177,9 @@ inline int needs_space(sq_ctx *c, size_t need, size_t cap, size_t *n) {
 }
 
 inline int contains_nan(sq_ctx *c, const float *x, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (x[i] != x[i]) return fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not a number");
-    return SQ_OK;
+    uint32_t any = 0; // no early exit: compilers then use vectors
+    for (size_t i = 0; i < n; i++) any |= x[i] != x[i];
+    return any ? fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not a number") : SQ_OK;
 }
 
 inline encode_options options_for(const architecture &a, uint32_t max_len, uint32_t truncate, uint32_t specials_as_text) {

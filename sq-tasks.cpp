@@ -2,6 +2,7 @@
 //
 // Each makes token sequences of its texts, runs them in batches as large as the context allows (`run_batches`), and turns pooled vectors or logits into its
 // answers. Texts never meet in a batch otherwise than side by side, so the grouping changes no bit of a result. The forward pass is sq.cpp's.
+#include <float.h>
 #include <math.h>
 
 #include <algorithm>
@@ -70,8 +71,6 @@ template <class make_fn, class take_fn> int run_batches(sq_ctx *c, size_t n_item
         if (n_seqs == 0) return SQ_OK;
         const sq_batch b{sizeof b, n_seqs, c->ids.data(), c->types.data(), c->starts.data()};
         if (int status = forward(c, b, what, pooling)) return status;
-        // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
-        if (int status = contains_nan(c, c->mem.x, c->ids.size() * c->mem.x_stride)) return status;
         if (int status = take(n_done, n_seqs)) return status;
         n_done += n_seqs;
         clear_batch(c);
@@ -125,6 +124,19 @@ void sq_embed_params_init(sq_embed_params *params, size_t size) { init(params, s
 
 namespace {
 
+// A zero vector stays zero. Squares that overflow or vanish are taken of a vector scaled by its largest entry.
+void scale_to_length_1(const kernels &k, float *v, size_t n) {
+    float squares = k.sum_squares(v, n);
+    if (!(squares > 1e-30f && squares < 1e30f)) {
+        float most = 0;
+        for (size_t i = 0; i < n; i++) most = std::max(most, fabsf(v[i]));
+        if (!(most > 0 && most <= FLT_MAX)) return;
+        for (size_t i = 0; i < n; i++) v[i] /= most;
+        squares = k.sum_squares(v, n);
+    }
+    k.scale(v, 1 / sqrtf(squares), n, v);
+}
+
 // Moves the vectors of a finished batch to the caller's rows, cut and normalised.
 void emit_vectors(sq_ctx *c, size_t n_seqs, size_t dimensions, bool normalize, float *out) {
     const kernels &k = *c->model->kernels;
@@ -133,8 +145,7 @@ void emit_vectors(sq_ctx *c, size_t n_seqs, size_t dimensions, bool normalize, f
     for (size_t s = 0; s < n_seqs; s++) {
         float *v = vectors + s * stride;
         std::fill(v + dimensions, v + stride, 0.0f);
-        const float squares = normalize ? k.sum_squares(v, stride) : 0;
-        if (squares > 0) k.scale(v, 1 / sqrtf(squares), stride, v);
+        if (normalize) scale_to_length_1(k, v, stride);
         memcpy(out + s * dimensions, v, dimensions * sizeof(float));
     }
 }

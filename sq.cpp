@@ -654,5 +654,7 @@ int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling)
     c->threads->run([](void *arg, uint32_t thread) { static_cast<pass *>(arg)->all(thread); }, &p);
     c->stats.n_forward++;
     c->stats.n_tokens += p.T;
-    return p.stop ? fail(&c->error, SQ_E_CANCEL, "cancelled") : SQ_OK;
+    if (p.stop) return fail(&c->error, SQ_E_CANCEL, "cancelled");
+    // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
+    return contains_nan(c, c->mem.x, p.T * c->mem.x_stride);
 }

@@ -315,9 +315,10 @@ SQ_API int32_t sq_rerank(sq_ctx *ctx, const char *query, size_t n_query, const s
 typedef struct sq_answer_params {
     uint32_t size;             /* sizeof(sq_answer_params) */
     uint32_t window;           /* most tokens of a window, question and special tokens included; 0: the model's max_tokens */
-    uint32_t stride;           /* tokens of context that two windows share; 0: 128, or half of a window's room where that is less */
+    uint32_t stride;           /* tokens of context that two windows share, below the tokens that a window has room for (else SQ_E_LIMIT); 0: 128, or half the room
+                                  where that is less */
     uint32_t max_answer;       /* most tokens of an answer; 0: 30 */
-    uint32_t allow_null;       /* 1: "no answer" competes (SQuAD 2): it is returned as start = end = 0 */
+    uint32_t allow_null;       /* 1: "no answer" competes (SQuAD 2): it is among the answers whatever its score, as start = end = 0 */
     uint32_t specials_as_text; /* as in sq_tokenize_params */
 } sq_answer_params;
 
@@ -330,7 +331,7 @@ typedef struct sq_answer_span {
 } sq_answer_span;
 
 /* Finds the best answers to a question in a context of any length: the context is cut into overlapping windows, each run with the question before it, and spans
- * are ranked by score over all windows. spans [cap] receives up to cap answers, best first, no two with the same bytes; *n is how many there are (at most 20).
+ * are ranked by score over all windows. spans [cap] receives up to cap answers, best first, no two with the same bytes; *n is how many there are (at most 20, and "no answer").
  * An empty context has none. Errors: TASK, LIMIT (the question leaves no room for context), and those of sq_embed but SPACE. */
 SQ_API int32_t sq_answer(sq_ctx *ctx, const char *question, size_t n_question, const char *context, size_t n_context, const sq_answer_params *params,
                          sq_answer_span *spans, size_t cap, size_t *n);

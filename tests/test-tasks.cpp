@@ -813,7 +813,8 @@ const char *const TASK_OF[] = {"embed", "classify", "answer", "tag"};
 
 // All that the model can do with a text of one or two words, of which the answer would hold NaN if it were given.
 void check_refused(const opened &o, const std::string &text) {
-    CHECK_EQ(forward(o, text, SQ_HIDDEN), SQ_E_NUMERIC);
+    for (int32_t kind : {SQ_HIDDEN, SQ_POOLED, SQ_LOGITS})
+        if (kind != SQ_LOGITS || o.info.head != SQ_HEAD_NONE) CHECK_EQ(forward(o, text, kind), SQ_E_NUMERIC);
     CHECK_EQ(call_task(o, "embed", text), SQ_E_NUMERIC);
     CHECK(o.says("not a number"));
     CHECK_EQ(call_task(o, TASK_OF[o.info.head], text), SQ_E_NUMERIC);
