@@ -12,6 +12,7 @@
 #include "../sq-cpu.h"
 #include "float-model.h"
 #include "source-file.h"
+#include "synthetic.h"
 
 namespace sq {
 
@@ -161,8 +162,9 @@ int write_int8(const float_model &source, const convert_options &options, progre
 } // namespace
 
 int convert(const convert_options &options, convert_result *result, message *why) {
-    float_model source;
-    if (int status = source.open(options.checkpoint, why)) return status;
+    const std::unique_ptr<float_model> model(options.synthetic ? new synthetic_model : new float_model);
+    const float_model &source = *model;
+    if (int status = model->open(options.checkpoint, why)) return status;
     result->description = describe(source.config());
     const progress report = options.report ? options.report : no_progress;
     writer out;

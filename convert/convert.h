@@ -13,7 +13,8 @@ namespace sq {
 enum class quant_mode { static_scales, dynamic_scales, none };
 
 struct convert_options {
-    std::string checkpoint;              // folder
+    std::string checkpoint;              // folder; or, if synthetic, the name of a shape (synthetic.h)
+    bool synthetic = false;
     std::string output;                  // file; written beside it and renamed
     quant_mode mode = quant_mode::static_scales;
     std::string calibration_file;        // one text a line; empty: the built-in texts

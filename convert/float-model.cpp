@@ -185,8 +185,10 @@ int float_model::write_rest(bool words_s8, const char *quant, writer *out, messa
     }
     if (int status = write_head(out, why)) return status;
     if (int status = write_dense(out, why)) return status;
-    return read_tokenizer(config_.folder, config_.vocab, out, why);
+    return write_tokenizer(out, why);
 }
+
+int float_model::write_tokenizer(writer *out, message *why) const { return read_tokenizer(config_.folder, config_.vocab, out, why); }
 
 void write_linear(uint32_t layer, linear_role role, const float_linear &l, writer *out) {
     const std::string p = "layer." + std::to_string(layer) + "." + ROLE_NAMES[role];

@@ -18,7 +18,9 @@ namespace sq {
 
 class float_model {
   public:
-    int open(const std::string &folder, message *why);
+    virtual ~float_model() = default;
+
+    virtual int open(const std::string &folder, message *why);
 
     const model_config &config() const { return config_; }
 
@@ -28,8 +30,15 @@ class float_model {
     // Everything but the encoder's linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, head, Dense modules, tokenizer.
     int write_rest(bool words_s8, const char *quant, writer *out, message *why) const;
 
+  protected:
+    // The values of the tensor that plays a role (names.h).
+    virtual int read(const std::string &role, std::vector<float> *out, message *why) const;
+    virtual int write_tokenizer(writer *out, message *why) const;
+
+    std::string folder_;
+    model_config config_;
+
   private:
-    int read(const std::string &role, std::vector<float> *out, message *why) const;
     int write_embeddings(bool words_s8, writer *out, message *why) const;
     int write_norm(const std::string &name, writer *out, message *why) const;
     int write_plain(const std::string &role, uint32_t n, writer *out, message *why) const;
@@ -37,8 +46,6 @@ class float_model {
     int write_dense(writer *out, message *why) const;
     void write_metadata(const char *quant, writer *out) const;
 
-    std::string folder_;
-    model_config config_;
     checkpoint weights_;
     tensor_names names_;
 };

@@ -15,6 +15,7 @@ namespace {
 
 const char USAGE[] =
     "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS]\n"
+    "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float]\n"
     "\n"
     "Converts a Hugging Face checkpoint folder (config.json, tokenizer, model.safetensors or pytorch_model.bin) into one model file for sq.\n"
     "\n"
@@ -23,6 +24,7 @@ const char USAGE[] =
     "                      dynamic: INT8, activation scales found for each token: most accurate\n"
     "                      float: no quantisation, for comparison\n"
     "  --calibrate FILE    texts like those the model will see, one a line; 100 to 500 are enough. Without it a small built-in set is used\n"
+    "  --synthetic SHAPE   a random model for measuring speed: bert-large, bert-base, distilbert, xlm-r-base or minilm\n"
     "  --quiet             no report\n"
     "  --help, --version\n"
     "\n"
@@ -59,13 +61,15 @@ int parse(int argc, char **argv, arguments *a) {
             continue;
         }
         if (arg.empty() || arg[0] != '-') {
-            if (!a->options.checkpoint.empty()) return usage("more than one checkpoint folder: ", argv[i]);
+            if (!a->options.checkpoint.empty()) return usage("more than one model to convert: ", argv[i]);
             a->options.checkpoint = arg;
             continue;
         }
-        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate") return usage("unknown option: ", argv[i]);
+        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--synthetic") return usage("unknown option: ", argv[i]);
         if (++i == argc || !*argv[i]) return usage("a value is missing after ", arg.c_str());
-        if (arg == "--calibrate") a->options.calibration_file = argv[i];
+        if (arg == "--synthetic" && !a->options.checkpoint.empty()) return usage("more than one model to convert: ", argv[i]);
+        if (arg == "--synthetic") a->options.synthetic = true, a->options.checkpoint = argv[i];
+        else if (arg == "--calibrate") a->options.calibration_file = argv[i];
         else if (arg != "--mode") a->options.output = argv[i];
         else if (!parse_mode(argv[i], &a->options.mode)) return usage("unknown mode: ", argv[i]);
     }
