@@ -28,9 +28,10 @@ inline void pause_cpu() {
 }
 
 // A pause lasts 40 to 140 cycles on recent cores, so a worker spins for some 50 microseconds before it parks: longer than the gap between two calls of a busy
-// caller, shorter than anybody notices on an idle machine. At a barrier the others are computing, so nobody parks; yielding lets them run on a busy machine.
+// caller, shorter than anybody notices on an idle machine. At a barrier the others are computing, so nobody parks; where other processes keep one of the threads
+// from running, yielding soon lets it run.
 constexpr int SPINS_BEFORE_PARK = 2000;
-constexpr int SPINS_BEFORE_YIELD = 20000;
+constexpr int SPINS_BEFORE_YIELD = 500;
 
 } // namespace
 

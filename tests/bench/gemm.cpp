@@ -17,6 +17,7 @@
 
 #include "../../sq-cpu.h"
 #include "../../sq.h"
+#include "report.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -126,17 +127,6 @@ void measure(const kernels *table, const shape &s, size_t m, bool cold) {
     fflush(stdout);
 }
 
-std::string cpu_name() {
-    std::string name = "unknown CPU";
-    if (FILE *f = fopen("/proc/cpuinfo", "r")) {
-        char line[256];
-        while (fgets(line, sizeof line, f))
-            if (strncmp(line, "model name", 10) == 0) name = std::string(strchr(line, ':') + 2, strcspn(strchr(line, ':') + 2, "\n"));
-        fclose(f);
-    }
-    return name;
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
@@ -156,7 +146,7 @@ int main(int argc, char **argv) {
         {"mini-qkv", 1152, 384, ACT_NONE, false, false, false},     {"mini-up", 1536, 384, ACT_GELU_ERF, false, true, false},
         {"mini-up-dyn", 1536, 384, ACT_GELU_ERF, false, false, true}, {"mini-down", 384, 1536, ACT_NONE, true, false, false},
     };
-    printf("# %s, one thread, %s\n", cpu_name().c_str(), table->name);
+    print_machine(table->name, 1);
     printf("isa,layer,m,n,k,weights,best_gop_s,median_gop_s,best_peak,share,share_p90\n");
     if (table->thread_begin) table->thread_begin();
     for (const shape &s : shapes)
