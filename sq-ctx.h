@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -27,13 +28,14 @@ namespace sq {
 
 enum ctx_state : uint32_t { IDLE = 0, RUNNING = 1, CANCELLING = 2 };
 
-struct free_deleter {
-    void operator()(void *p) const { free(p); }
+struct unmapper {
+    size_t n_bytes = 0;
+    void operator()(void *p) const { munmap(p, n_bytes); }
 };
 
 // Scratch of a context. T is max_tokens; every row is padded as sq-kernels.h says.
 struct scratch {
-    std::unique_ptr<uint8_t, free_deleter> block; // holds all of the following
+    std::unique_ptr<void, unmapper> block; // holds all of the following
     size_t n_bytes;
     float *x;              // f32 [T][x_stride] hidden states
     float *y;              // f32 [T][x_stride] attention output; a classification head's first layer
@@ -176,10 +178,10 @@ inline int needs_space(sq_ctx *c, size_t need, size_t cap, size_t *n) {
     return need > cap ? fail(&c->error, SQ_E_SPACE, "the buffer holds %zu elements and %zu are needed", cap, need) : SQ_OK;
 }
 
-inline int contains_nan(sq_ctx *c, const float *x, size_t n) {
+inline int check_finite(sq_ctx *c, const float *x, size_t n) {
     uint32_t any = 0; // no early exit: compilers then use vectors
-    for (size_t i = 0; i < n; i++) any |= x[i] != x[i];
-    return any ? fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not a number") : SQ_OK;
+    for (size_t i = 0; i < n; i++) any |= !(x[i] - x[i] == 0);
+    return any ? fail(&c->error, SQ_E_NUMERIC, "the result holds a value that is not finite") : SQ_OK;
 }
 
 inline encode_options options_for(const architecture &a, uint32_t max_len, uint32_t truncate, uint32_t specials_as_text) {

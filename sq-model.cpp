@@ -343,9 +343,9 @@ table resolver::embedding_table(const std::string &name, uint32_t rows) {
 void resolver::architecture_numbers() {
     architecture &a = m->arch;
     a.n_layers = number("model.layers", 1, 1024);
-    a.width = number("model.width", 1, 1 << 16);
+    a.width = number("model.width", 1, 1 << 15);
     a.n_heads = number("model.heads", 1, 1 << 16);
-    a.ffn = number("model.ffn", 1, 1 << 16); // K <= 65,536 keeps 255 * 128 * K below 2^31
+    a.ffn = number("model.ffn", 1, 1 << 15); // K <= 32,768 keeps a sum that starts at zero * comp, 2 * 255 * 128 * K, below 2^31
     a.vocab = number("model.vocab", 1, INT32_MAX);
     a.position_offset = number("model.position_offset", 0, 1 << 20);
     a.n_positions = number("model.positions", 1, 1 << 20);
@@ -430,7 +430,7 @@ void resolver::all() {
     }
     task_head();
     dense_modules();
-    if (ok()) set(m->tok.open(m->file, a.vocab, why));
+    if (ok()) set(m->tok.open(m->file, a.vocab, a.n_types, why));
     m->n_params = count_params(*m);
 }
 
@@ -487,7 +487,8 @@ int acquire(sq_model *m, const model_source &source, bool copy, const void **dat
         status = private_copy(m, source.n_bytes, why);
         if (status == SQ_OK) memcpy(m->mapping, source.data, source.n_bytes);
     } else if (source.path) {
-        int fd = ::open(source.path, O_RDONLY | O_CLOEXEC);
+        // O_NONBLOCK: opening a FIFO must not wait for a writer, to find then that it is no regular file
+        int fd = ::open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0) return fail(why, SQ_E_IO, "cannot open %s: %s", source.path, strerror(errno));
         status = bytes_from_fd(m, fd, copy, source.path, why);
         close(fd);

@@ -39,11 +39,22 @@ piece second_text(const sq_texts &t, uint32_t i) {
     return {t.b ? t.b + t.b_starts[i] : "", t.b_starts[i + 1] - t.b_starts[i]};
 }
 
+// A text without any token (an empty one, where the tokenizer adds no special tokens) is one unknown token: a sequence has at least one.
+void fill_empty(const sq_model &m, encoding *e) {
+    if (!e->ids.empty()) return;
+    const meta_entry *unknown = m.file.find_meta("tok.unknown");
+    e->ids.push_back(unknown && unknown->u32 < m.arch.vocab ? static_cast<int32_t>(unknown->u32) : 0);
+    e->types.push_back(0);
+    e->sources.push_back(-1);
+    e->spans.assign(2, 0);
+}
+
 // Tokens of item i into c->text, within the model's and the context's limits.
 int encode(sq_ctx *c, uint32_t i, piece a, piece b, encode_options o) {
     o.max_len = std::min<size_t>({o.max_len, c->model->arch.n_positions, c->max_tokens});
     const int status = c->model->tok.encode(a.bytes, a.n_bytes, b.bytes, b.n_bytes, o, &c->text, &c->error);
     if (status == SQ_E_LIMIT) fail(&c->error, status, "text %u has %zu tokens; the limit is %zu (truncate cuts it)", i, c->text.full_len, o.max_len);
+    fill_empty(*c->model, &c->text);
     return status;
 }
 
@@ -111,7 +122,7 @@ int softmax(sq_ctx *c, const float *logits, size_t n, float *out) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += exp_of(logits[i] - most);
     for (size_t i = 0; i < n; i++) out[i] = static_cast<float>(exp_of(logits[i] - most) / sum);
-    return contains_nan(c, out, n);
+    return check_finite(c, out, n);
 }
 
 float sigmoid(float x) { return static_cast<float>(1 / (1 + exp_of(-static_cast<double>(x)))); }
@@ -174,7 +185,7 @@ int embed(sq_ctx *c, const sq_texts *texts, const sq_embed_params *params, float
             emit_vectors(c, n_seqs, dimensions, normalize, out + first * dimensions);
             return SQ_OK;
         });
-    return status != SQ_OK ? status : contains_nan(c, out, t.n_texts * dimensions);
+    return status != SQ_OK ? status : check_finite(c, out, t.n_texts * dimensions);
 }
 
 } // namespace
@@ -270,7 +281,7 @@ int run_classify(sq_ctx *c, uint32_t n_items, const sq_classify_params &p, pair_
         [&](size_t first, size_t n_seqs) -> int {
             for (size_t s = 0; s < n_seqs; s++) {
                 const float *row = c->mem.logits + s * c->mem.logit_stride;
-                if (int status = contains_nan(c, row, c->model->head.n_labels)) return status;
+                if (int status = check_finite(c, row, c->model->head.n_labels)) return status;
                 if (int status = take_row(first + s, row)) return status;
             }
             return SQ_OK;
@@ -419,7 +430,7 @@ int search_window(sq_ctx *c, const question_plan &plan, size_t w, const float *r
     for (size_t i = 0; i < n; i++)
         for (size_t j = i; j < std::min(n, i + max_answer); j++) {
             const float score = row[(plan.context_first + i) * stride] + row[(plan.context_first + j) * stride + 1];
-            if (int nan = contains_nan(c, &score, 1)) return nan;
+            if (int nan = check_finite(c, &score, 1)) return nan;
             offer(best, {score, plan.spans[2 * (first + i)], plan.spans[2 * (first + j) + 1]});
         }
     return SQ_OK;
@@ -461,7 +472,7 @@ int answer(sq_ctx *c, piece question, piece context, const sq_answer_params *par
         [&](size_t first, size_t n_seqs) -> int {
             for (size_t s = 0; s < n_seqs; s++) {
                 const float *row = c->mem.logits + c->starts[s] * stride;
-                if (int nan = contains_nan(c, row, (c->starts[s + 1] - c->starts[s]) * stride)) return nan;
+                if (int nan = check_finite(c, row, (c->starts[s + 1] - c->starts[s]) * stride)) return nan;
                 if (int nan = search_window(c, plan, first + s, row, stride, max_answer, &best)) return nan;
                 null_score = std::min(null_score, row[0] + row[1]);
             }
@@ -611,7 +622,7 @@ int tag(sq_ctx *c, const sq_texts *texts, const sq_tag_params *params, sq_entity
             for (size_t s = 0; s < n_seqs; s++) {
                 const encoding &e = waiting[s];
                 const float *row = c->mem.logits + c->starts[s] * stride;
-                if (int nan = contains_nan(c, row, e.ids.size() * stride)) return nan;
+                if (int nan = check_finite(c, row, e.ids.size() * stride)) return nan;
                 entity_builder build(*c->model, p.mode == SQ_TAG_WORDS, static_cast<uint32_t>(first + s), &found);
                 bool after_special = true;
                 for (size_t k = 0; k < e.ids.size(); k++) {

@@ -29,11 +29,13 @@ inline void pause_cpu() {
 
 // A pause lasts 40 to 140 cycles on recent cores, so a worker spins for some 50 microseconds before it parks: longer than the gap between two calls of a busy
 // caller, shorter than anybody notices on an idle machine. At a barrier the others are computing, so nobody parks; where other processes keep one of the threads
-// from running, yielding soon lets it run.
+// from running, yielding soon lets it run, and at once where there are more threads than cores.
 constexpr int SPINS_BEFORE_PARK = 2000;
-constexpr int SPINS_BEFORE_YIELD = 500;
+constexpr int SPINS_BEFORE_YIELD = 500, SPINS_WHEN_CROWDED = 10;
 
 } // namespace
+
+workers::workers(uint32_t n_threads) : n_(n_threads), spins_before_yield_(n_threads > default_threads() ? SPINS_WHEN_CROWDED : SPINS_BEFORE_YIELD) {}
 
 workers::~workers() {
     if (threads_.empty()) return;
@@ -79,7 +81,7 @@ void workers::barrier() {
         return;
     }
     for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; spins++) {
-        if (spins < SPINS_BEFORE_YIELD) pause_cpu();
+        if (spins < spins_before_yield_) pause_cpu();
         else sched_yield();
     }
 }

@@ -17,7 +17,7 @@ namespace sq {
 
 class workers {
   public:
-    explicit workers(uint32_t n_threads) : n_(n_threads) {}
+    explicit workers(uint32_t n_threads);
     workers(const workers &) = delete;
     workers &operator=(const workers &) = delete;
     ~workers();
@@ -38,6 +38,7 @@ class workers {
     uint32_t await_job(uint32_t seen); // the next job's number after `seen`
 
     const uint32_t n_;
+    const int spins_before_yield_;
     std::vector<std::thread> threads_;
     void (*job_)(void *, uint32_t) = nullptr; // null: stop
     void *arg_ = nullptr;

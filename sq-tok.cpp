@@ -722,7 +722,7 @@ static void open_steps(opener *o, tokenizer::settings *s) {
     s->charsmap.n_bytes = n_bytes;
 }
 
-static void open_template(opener *o, const char *name, const tokenizer::settings &s, bool is_pair, std::vector<piece> *out) {
+static void open_template(opener *o, const char *name, const tokenizer::settings &s, uint32_t n_types, bool is_pair, std::vector<piece> *out) {
     uint32_t n;
     const uint32_t *words = o->words(name, &n);
     if (n == 0 || n % 3 != 0 || n > 300) o->refuse("the template '%s' is missing or damaged", name);
@@ -731,6 +731,7 @@ static void open_template(opener *o, const char *name, const tokenizer::settings
     for (uint32_t i = 0; i < n; i += 3) {
         const piece p{words[i], words[i + 1], words[i + 2]};
         if (p.kind > 2 || (p.kind == 2 && p.id >= s.n_vocab) || p.type > INT32_MAX) return o->refuse("the template '%s' is damaged", name);
+        if (n_types && p.type >= n_types) return o->refuse("the template '%s' has segments beyond those of the model", name);
         if (p.kind < 2) n_texts[p.kind]++;
         out->push_back(p);
     }
@@ -794,14 +795,14 @@ bool tokenizer::settings::set_up_fast() {
 
 tokenizer::~tokenizer() { delete s; }
 
-int tokenizer::open(const file_view &file, uint32_t vocab, message *why) {
+int tokenizer::open(const file_view &file, uint32_t vocab, uint32_t n_types, message *why) {
     std::unique_ptr<settings> fresh(new settings);
     opener o{file, why};
     open_vocabulary(&o, fresh.get(), vocab);
     open_model(&o, fresh.get());
     open_steps(&o, fresh.get());
-    open_template(&o, "tok.single", *fresh, false, &fresh->single);
-    open_template(&o, "tok.pair", *fresh, true, &fresh->pair);
+    open_template(&o, "tok.single", *fresh, n_types, false, &fresh->single);
+    open_template(&o, "tok.pair", *fresh, n_types, true, &fresh->pair);
     open_added(&o, fresh.get());
     if (!o.ok()) return o.status;
     if (!fresh->set_up_fast()) return fail(why, SQ_E_FORMAT, "the charsmap is damaged");

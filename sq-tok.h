@@ -45,8 +45,9 @@ struct tokenizer {
     tokenizer &operator=(const tokenizer &) = delete;
     ~tokenizer();
 
-    // Reads and validates the "tok.*" entries of a model file, which must outlive this. vocab is the number of rows of the embedding table: ids stay below.
-    int open(const file_view &file, uint32_t vocab, message *why);
+    // Reads and validates the "tok.*" entries of a model file, which must outlive this. vocab is the number of rows of the embedding table and n_types that of the
+    // type table (0: the model has none and looks at no type): ids and types stay below.
+    int open(const file_view &file, uint32_t vocab, uint32_t n_types, message *why);
 
     // Tokenizes a, or the pair (a, b) when b is not null. Returns SQ_OK, SQ_E_LIMIT (longer than max_len and not to be cut; out->full_len is set) or SQ_E_FORMAT
     // (the mapped vocabulary is damaged). Throws std::bad_alloc only.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,12 +83,12 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
 
 int allocate(sq_ctx *c) {
     const size_t n = lay_out(c, nullptr);
-    void *p = nullptr;
-    if (posix_memalign(&p, 64, n) != 0) return fail(&c->error, SQ_E_MEM, "out of memory: %zu bytes of scratch for %u tokens", n, c->max_tokens);
-    memset(p, 0, n);
-    c->mem.block.reset(static_cast<uint8_t *>(p));
+    // Zeros that become resident when they are touched: short texts in a context made for long ones need little.
+    void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return fail(&c->error, SQ_E_MEM, "out of memory: %zu bytes of scratch for %u tokens", n, c->max_tokens);
     c->mem.n_bytes = n;
-    lay_out(c, c->mem.block.get());
+    c->mem.block = std::unique_ptr<void, unmapper>(p, unmapper{n});
+    lay_out(c, static_cast<uint8_t *>(p));
     return SQ_OK;
 }
 
@@ -124,8 +125,10 @@ const char *sq_status_string(int32_t status) {
 }
 
 const char *sq_isa_best(void) {
-    const kernels *best = nullptr;
-    return choose_kernels(nullptr, &best, nullptr) == SQ_OK ? best->name : kernels_plain()->name;
+    size_t n = 0;
+    const kernels *const *table = all_kernels(&n); // best first, and the last runs everywhere
+    while (n > 1 && why_not(*table)) table++, n--;
+    return (*table)->name;
 }
 
 // ---- model ----
@@ -248,7 +251,7 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     if (p.n_threads > MAX_THREADS) return fail(&c->error, SQ_E_LIMIT, "%u threads; at most %u are possible", p.n_threads, MAX_THREADS);
     if (p.max_tokens > MAX_CTX_TOKENS || p.max_seqs > MAX_CTX_TOKENS)
         return fail(&c->error, SQ_E_LIMIT, "max_tokens and max_seqs can be at most %u", MAX_CTX_TOKENS);
-    c->max_tokens = p.max_tokens ? p.max_tokens : std::max(512u, model->arch.max_tokens);
+    c->max_tokens = p.max_tokens ? p.max_tokens : std::clamp(model->arch.max_tokens, 512u, 8192u);
     c->max_seqs = p.max_seqs ? p.max_seqs : 64;
     c->process = getpid();
     c->threads.reset(new workers(p.n_threads ? p.n_threads : default_threads()));
@@ -316,7 +319,7 @@ namespace {
 // Copies rows of `width` floats, `stride` apart in scratch, to the caller, refusing NaN.
 int copy_rows(sq_ctx *c, const float *from, size_t stride, size_t width, size_t n_rows, float *out) {
     for (size_t r = 0; r < n_rows; r++) memcpy(out + r * width, from + r * stride, width * sizeof(float));
-    return contains_nan(c, out, n_rows * width);
+    return check_finite(c, out, n_rows * width);
 }
 
 } // namespace
@@ -656,5 +659,5 @@ int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling)
     c->stats.n_tokens += p.T;
     if (p.stop) return fail(&c->error, SQ_E_CANCEL, "cancelled");
     // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
-    return contains_nan(c, c->mem.x, p.T * c->mem.x_stride);
+    return check_finite(c, c->mem.x, p.T * c->mem.x_stride);
 }

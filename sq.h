@@ -19,7 +19,7 @@
  *   Structs   Each begins with its own size in bytes, set by the *_init function or by the caller (`size = sizeof x`). A shorter struct, from an older
  *             header, gets defaults for what it lacks; a longer one with non-zero bytes that this library does not know gives SQ_E_VERSION.
  *             Where a parameter struct may be NULL, NULL means all defaults, and a field of 0 always means its default.
- *   Results   The same bits for any number of threads, any batch mates, any instruction set and either compiler. A NaN is never returned: it is SQ_E_NUMERIC.
+ *   Results   The same bits for any number of threads, any batch mates, any instruction set and either compiler. A NaN or an infinity is never returned: it is SQ_E_NUMERIC.
  *   Manners   The library never prints, aborts, or throws across this boundary. Floating-point control (rounding, denormals) is set on entry and put back.
  */
 #ifndef SQ_H
@@ -59,7 +59,7 @@ extern "C" {
 #define SQ_E_TASK (-9)      /* the model has no head for this task */
 #define SQ_E_INTERNAL (-10) /* a fault of the library */
 #define SQ_E_BUSY (-11)     /* the context is in use by another call, or was made before fork() */
-#define SQ_E_NUMERIC (-12)  /* a NaN came out */
+#define SQ_E_NUMERIC (-12)  /* a NaN or an infinity came out */
 #define SQ_E_CANCEL (-13)   /* sq_ctx_cancel stopped the call */
 
 /* ---- library ---- */
@@ -73,7 +73,7 @@ SQ_API const char *sq_version_string(void);
 /* A short English name of a status code, "unknown status" for others. Static storage. */
 SQ_API const char *sq_status_string(int32_t status);
 
-/* The best instruction set that this CPU and kernel offer: "plain", "avx2", "avxvnni", "avx512vnni" or "amx". Static storage. */
+/* The best instruction set that this CPU and kernel offer, whatever SQ_ISA says: "plain", "avx2", "avxvnni", "avx512vnni" or "amx". Static storage. */
 SQ_API const char *sq_isa_best(void);
 
 /* ---- model ---- */
@@ -191,7 +191,7 @@ typedef struct sq_ctx sq_ctx;
 typedef struct sq_ctx_params {
     uint32_t size;       /* sizeof(sq_ctx_params) */
     uint32_t n_threads;  /* threads that compute, the caller's included; 0: the physical cores that affinity and the cgroup's quota leave */
-    uint32_t max_tokens; /* most tokens of one sq_forward, all sequences together; 0: the larger of 512 and the model's max_tokens */
+    uint32_t max_tokens; /* most tokens of one sq_forward, all sequences together; 0: the model's max_tokens, but at least 512 and at most 8192 */
     uint32_t max_seqs;   /* most sequences of one sq_forward; 0: 64 */
 } sq_ctx_params;
 
@@ -277,6 +277,8 @@ typedef struct sq_embed_params {
 } sq_embed_params;
 
 SQ_API void sq_embed_params_init(sq_embed_params *params, size_t size);
+
+/* A text without any token, an empty one where the tokenizer adds no special tokens, counts as one unknown token in all that follows. */
 
 /* Embeds texts: out is f32 [n_texts][dimensions], cap and *n count floats. Any number of texts: they are run in batches that fit the context.
  * Errors: ARG, VERSION, MEM, LIMIT (the message names the text and its length), SPACE, BUSY, NUMERIC, CANCEL. The same for all that take texts. */

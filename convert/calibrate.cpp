@@ -70,6 +70,7 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_k
         }
         seeing.keep = i < n_kept;
         if (last) break;
+        if (e.ids.empty()) continue; // a tokenizer without special tokens makes nothing of an empty text
         ids.insert(ids.end(), e.ids.begin(), e.ids.end());
         if (a.n_types) types.insert(types.end(), e.types.begin(), e.types.end());
         else types.resize(ids.size());

@@ -77,7 +77,10 @@ void float_model::write_metadata(const char *quant, writer *out) const {
     for (const source_file &f : weights_.files()) {
         char crc[16];
         snprintf(crc, sizeof crc, "%08x", f.crc());
-        out->meta_string("source." + f.name(), crc);
+        std::string key = "source." + f.name().substr(0, 200); // keys are printable ASCII without spaces, file names need not be
+        for (char &ch : key)
+            if (ch <= ' ' || ch > '~') ch = '_';
+        out->meta_string(key, crc);
     }
     out->meta_string("model.architecture", c.model_type);
     out->meta_u32("model.layers", c.n_layers);

@@ -719,7 +719,7 @@ int read_tokenizer(const std::string &folder, uint32_t vocab, writer *out, messa
         status = write(&d, {}, &first, why);
         const aligned_image image = first.take_image();
         if (status == SQ_OK) status = file.open(image.data(), image.size(), why);
-        if (status == SQ_OK) status = model.open(file, vocab, why);
+        if (status == SQ_OK) status = model.open(file, vocab, 0, why);
         if (status == SQ_OK) alone = model.find_alone();
     }
     return status == SQ_OK ? write(&d, alone, out, why) : status;

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 
 namespace sq {
@@ -134,29 +137,67 @@ aligned_image writer::take_image() {
     return out;
 }
 
-int writer::save(const std::string &path, message *why) const {
-    const std::string temporary = path + ".tmp" + std::to_string(getpid());
-    int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FILE *f = fd < 0 ? nullptr : fdopen(fd, "wb");
-    if (!f) {
-        int cause = errno;
-        if (fd >= 0) close(fd), unlink(temporary.c_str());
-        return fail(why, SQ_E_IO, "cannot create %s: %s", temporary.c_str(), strerror(cause));
+namespace {
+
+bool write_bytes(int fd, const uint8_t *p, size_t n) {
+    while (n > 0) {
+        const ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        p += done;
+        n -= static_cast<size_t>(done);
     }
+    return true;
+}
+
+// Where the file really goes, if path is a link to it.
+std::string followed(const std::string &path) {
+    const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), free);
+    return real ? real.get() : path;
+}
+
+int open_check(const std::string &path, message *why) {
+    sq_model_params p{};
+    p.size = sizeof p;
+    p.verify = 1;
+    sq_model *m = nullptr;
+    const int status = sq_model_load(path.c_str(), &p, &m, why->text, sizeof why->text);
+    sq_model_free(m);
+    return status;
+}
+
+} // namespace
+
+bool writer::write_all(int fd) const {
     static const uint8_t zeros[FILE_ALIGN] = {};
     const bytes start = head();
-    bool good = fwrite(start.data(), 1, start.size(), f) == start.size();
-    for (const tensor &t : tensors_) {
-        size_t pad = round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size();
-        good = good && fwrite(t.bytes.data(), 1, t.bytes.size(), f) == t.bytes.size() && fwrite(zeros, 1, pad, f) == pad;
+    bool good = write_bytes(fd, start.data(), start.size());
+    for (const tensor &t : tensors_)
+        good = good && write_bytes(fd, t.bytes.data(), t.bytes.size()) && write_bytes(fd, zeros, round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size());
+    return good;
+}
+
+int writer::save(const std::string &path, message *why) const {
+    const std::string target = followed(path);
+    struct stat st;
+    const bool in_place = stat(target.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+    std::string temporary = target + ".XXXXXX";
+    const int fd = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&temporary[0], O_CLOEXEC);
+    if (fd < 0) return fail(why, SQ_E_IO, "cannot create %s: %s", path.c_str(), strerror(errno));
+    bool good = write_all(fd);
+    if (!in_place) {
+        const mode_t mask = umask(0); // there is no other way to read it
+        umask(mask);
+        good = good && fchmod(fd, 0666 & ~mask) == 0 && fsync(fd) == 0;
     }
-    good = good && fflush(f) == 0 && fsync(fd) == 0;
     int cause = errno;
-    if (fclose(f) != 0 && good) good = false, cause = errno;
-    if (good && rename(temporary.c_str(), path.c_str()) != 0) good = false, cause = errno;
-    if (good) return SQ_OK;
+    if (close(fd) != 0 && good) good = false, cause = errno;
+    if (in_place) return good ? SQ_OK : fail(why, SQ_E_IO, "cannot write %s: %s", path.c_str(), strerror(cause));
+    int status = good ? open_check(temporary, why) : SQ_E_IO;
+    if (good && status == SQ_OK && rename(temporary.c_str(), target.c_str()) != 0) good = false, status = SQ_E_IO, cause = errno;
+    if (status == SQ_OK) return status;
     unlink(temporary.c_str());
-    return fail(why, SQ_E_IO, "cannot write %s: %s", path.c_str(), strerror(cause));
+    return good ? status : fail(why, status, "cannot write %s: %s", path.c_str(), strerror(cause));
 }
 
 } // namespace sq

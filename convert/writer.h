@@ -48,10 +48,13 @@ class writer {
     // The whole file in memory. The writer is empty afterwards: each tensor is freed as soon as it is copied, so that memory holds the data about once.
     aligned_image take_image();
 
-    // Writes to a temporary file beside path, then renames; on failure nothing is left behind. Returns SQ_OK or SQ_E_IO.
+    // Writes to a temporary file beside path, lets the library open it, every checksum included, and only then renames; on failure nothing is left behind. A symbolic
+    // link is followed; a device or a pipe is written to as it is. Returns SQ_OK or an error.
     int save(const std::string &path, message *why) const;
 
   private:
+    bool write_all(int fd) const;
+
     struct tensor {
         std::string name;
         dtype type;

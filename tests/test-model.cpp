@@ -104,6 +104,7 @@ const damage DAMAGES[] = {
     {"bias-nan", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.1.up.bias", 3, NAN); }},
     {"scale-infinite", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.0.qkv.scale", 0, INFINITY); }},
     {"gamma-nan", SQ_E_FORMAT, [](std::string *f) { put_float(f, "embed.norm.gamma", 7, NAN); }},
+    {"template-type", SQ_E_FORMAT, [](std::string *f) { put_u32(f, get_u32(*f, tensor_fields(*f, "tok.pair") + 16) + 8, 2); }},
     {"words-scale-nan", SQ_E_FORMAT, [](std::string *f) { put_float(f, "embed.words.scale", 0, NAN); }},
 };
 

@@ -323,7 +323,7 @@ static void test_damaged() {
             file_view file;
             tokenizer tok;
             if (!CHECK_EQ(file.open(copy.data(), copy.size(), nullptr), SQ_OK)) break; // tensors have checksums of their own, verified on request
-            const int opened = tok.open(file, 5000, nullptr);
+            const int opened = tok.open(file, 5000, 2, nullptr);
             n_refused += opened != SQ_OK;
             if (opened != SQ_OK) continue;
             encoding e;

@@ -22,7 +22,7 @@ struct tok_model {
         if (status != SQ_OK) return status;
         image = out.take_image();
         status = file.open(image.data(), image.size(), &why);
-        return status == SQ_OK ? tok.open(file, vocab, &why) : status;
+        return status == SQ_OK ? tok.open(file, vocab, 0, &why) : status;
     }
 
     // A null b: a single text.
