@@ -3,15 +3,7 @@
 
 #include <atomic>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SQ_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SQ_SANITIZED 1
-#endif
-#endif
-
-#if defined(__GLIBC__) && !defined(SQ_SANITIZED)
+#if defined(__GLIBC__) && !CHECK_SANITIZED
 
 static std::atomic<size_t> n_allocations{0};
 
