@@ -49,6 +49,8 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_k
     observation seeing{out, n_kept > 0};
     sq_ctx_set_tap(ctx.get(), {observe, &seeing});
 
+    // Heads that judge pairs see second segments and separators in the middle, and so must calibration.
+    const bool takes_pairs = model->head.kind == SQ_HEAD_CLASSIFY || model->head.kind == SQ_HEAD_ANSWER;
     encode_options options;
     options.max_len = a.max_tokens;
     options.truncate = true;
@@ -58,8 +60,11 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_k
     encoding e;
     for (size_t i = 0; i <= texts.size(); i++) {
         const bool last = i == texts.size();
-        if (!last)
-            if (int status = model->tok.encode(texts[i].data(), texts[i].size(), nullptr, 0, options, &e, why)) return status;
+        const bool is_pair = takes_pairs && !last && i > n_kept && (i - n_kept) % 2 == 1; // every other text follows the one before it
+        const std::string *first = last ? nullptr : &texts[is_pair ? i - 1 : i];
+        if (first)
+            if (int status = model->tok.encode(first->data(), first->size(), is_pair ? texts[i].data() : nullptr, is_pair ? texts[i].size() : 0, options, &e, why))
+                return status;
         const bool full = i == n_kept || ids.size() + e.ids.size() > budget || starts.size() > 64;
         if ((last || full) && starts.size() > 1) {
             if (int status = run_batch(ctx.get(), ids, types, starts, &vectors, a.width, why)) return status;

@@ -22,7 +22,7 @@ struct calibration {
 // Called after every batch with the share of texts that are done, 0 to 1.
 using progress = void (*)(const char *what, double share);
 
-// Texts longer than the model takes are cut. The rows of the first n_kept texts stay in the samples (observer::see). Returns SQ_OK or an error with its reason.
+// Texts longer than the model takes are cut. For models whose head takes pairs, every other text is run as a pair with the one before it. The rows of the first n_kept texts stay in the samples (observer::see). Returns SQ_OK or an error with its reason.
 int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_kept, progress report, calibration *out, message *why);
 
 } // namespace sq
