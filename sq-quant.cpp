@@ -173,8 +173,7 @@ aligned<float> run(const kernels &k, const int8_linear &q, const observer &seen)
     const aligned<float> mul = padded(q.mul), scale = padded(q.scale), bias = padded(q.bias);
     const aligned<int32_t> comp = padded(q.comp);
     aligned<int8_t> w(columns * depth);
-    for (size_t n = 0; n < q.n; n++)
-        for (size_t j = 0; j < q.k; j++) w.get()[n / 16 * 16 * depth + j / 4 * 64 + n % 16 * 4 + j % 4] = q.w[n * q.k + j];
+    pack_s8(q.w.data(), q.n, q.k, w.get());
     for (size_t r = 0; r < rows; r++) {
         std::copy(seen.row(r), seen.row(r) + q.k, x.get());
         if (q.is_dynamic) k.quant_dynamic(x.get(), mul.get(), q.k, qx.get() + r * depth, &row_scale.get()[r], &row_zero.get()[r]);
@@ -206,8 +205,7 @@ aligned<float> run_float(const kernels &k, const float_linear &l, const observer
     aligned<float> x(rows * stride), y(rows * columns), w(columns * l.k);
     const aligned<float> bias = padded(l.bias);
     for (size_t r = 0; r < rows; r++) std::copy(seen.row(r), seen.row(r) + l.k, x.get() + r * stride);
-    for (size_t n = 0; n < l.n; n++)
-        for (size_t j = 0; j < l.k; j++) w.get()[n / 16 * 16 * l.k + j * 16 + n % 16] = l.w[n * l.k + j];
+    pack_f32(l.w.data(), l.n, l.k, w.get());
     gemm_args g{};
     g.x = x.get();
     g.x_stride = stride;
@@ -279,6 +277,17 @@ choice search(const kernels &k, const float_linear &l, const observer &seen, boo
     }
     const auto best = std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
     return {best->smoothing, is_dynamic, all[0].error, best->error, std::move(best->s)};
+}
+
+void pack_s8(const int8_t *w, size_t n, size_t k, int8_t *out) {
+    const size_t k_padded = round_up(k, 64);
+    for (size_t row = 0; row < n; row++)
+        for (size_t j = 0; j < k; j++) out[row / 16 * 16 * k_padded + j / 4 * 64 + row % 16 * 4 + j % 4] = w[row * k + j];
+}
+
+void pack_f32(const float *w, size_t n, size_t k, float *out) {
+    for (size_t row = 0; row < n; row++)
+        for (size_t j = 0; j < k; j++) out[row / 16 * 16 * k + j * 16 + row % 16] = w[row * k + j];
 }
 
 float quantize_row(const float *row, size_t n, int8_t *q) {

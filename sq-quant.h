@@ -86,6 +86,10 @@ struct choice {
 // Tries no smoothing, strengths from 0 to 1 and balanced factors, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
 
+// Lays W [n][k], row-major, in panels (format.md): s8 [n/16][k/4][16][4], k padded to 64; f32 [n/16][k][16]; n padded to 16. The padding of `out` must be zero already.
+void pack_s8(const int8_t *w, size_t n, size_t k, int8_t *out);
+void pack_f32(const float *w, size_t n, size_t k, float *out);
+
 // A row of an embedding table as s8: returns the scale, max|row| / 127, and writes n values; an all-zero row gives 0.
 float quantize_row(const float *row, size_t n, int8_t *q);
 

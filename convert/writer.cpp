@@ -13,6 +13,8 @@
 #include <memory>
 #include <new>
 
+#include "../sq-quant.h"
+
 namespace sq {
 
 namespace {
@@ -79,15 +81,12 @@ void writer::rows(const std::string &name, dtype type, const void *data, uint32_
 
 void writer::panels_s8(const std::string &name, const int8_t *w, uint32_t n, uint32_t k) {
     tensor &t = add(name, DT_S8, LAYOUT_PANELS, n, k);
-    const size_t k_padded = round_up(k, 64);
-    for (size_t row = 0; row < n; row++)
-        for (size_t j = 0; j < k; j++) t.bytes[row / 16 * 16 * k_padded + j / 4 * 64 + row % 16 * 4 + j % 4] = static_cast<uint8_t>(w[row * k + j]);
+    pack_s8(w, n, k, reinterpret_cast<int8_t *>(t.bytes.data()));
 }
 
 void writer::panels_f32(const std::string &name, const float *w, uint32_t n, uint32_t k) {
     tensor &t = add(name, DT_F32, LAYOUT_PANELS, n, k);
-    for (size_t row = 0; row < n; row++)
-        for (size_t j = 0; j < k; j++) memcpy(&t.bytes[4 * (row / 16 * 16 * k + j * 16 + row % 16)], &w[row * k + j], 4);
+    pack_f32(w, n, k, reinterpret_cast<float *>(t.bytes.data()));
 }
 
 bytes writer::head() const {
