@@ -436,9 +436,13 @@ void resolver::all() {
 
 // ---- bytes ----
 
-int private_copy(sq_model *m, size_t n_bytes, message *why) {
+constexpr size_t HUGE_PAGE = 2 << 20; // of x86-64; elsewhere only an alignment
+
+int private_copy(sq_model *m, size_t n_bytes, bool huge_pages, message *why) {
     void *p = nullptr;
-    if (posix_memalign(&p, FILE_ALIGN, n_bytes ? n_bytes : 1) != 0) return fail(why, SQ_E_MEM, "out of memory: %zu bytes for a copy of the model", n_bytes);
+    const size_t size = std::max<size_t>(n_bytes, 1);
+    if (posix_memalign(&p, huge_pages ? HUGE_PAGE : FILE_ALIGN, huge_pages ? round_up(size, HUGE_PAGE) : size) != 0) return fail(why, SQ_E_MEM, "out of memory: %zu bytes for a copy of the model", n_bytes);
+    if (huge_pages) madvise(p, round_up(size, HUGE_PAGE), MADV_HUGEPAGE); // a wish: without large pages the copy does as well
     m->mapping = p;
     m->mapping_bytes = n_bytes;
     return SQ_OK;
@@ -456,14 +460,14 @@ int read_whole(int fd, void *out, size_t n_bytes, const char *what, message *why
     return SQ_OK;
 }
 
-int bytes_from_fd(sq_model *m, int fd, bool copy, const char *what, message *why) {
+int bytes_from_fd(sq_model *m, int fd, bool copy, bool huge_pages, const char *what, message *why) {
     struct stat st;
     if (fstat(fd, &st) != 0) return fail(why, SQ_E_IO, "cannot open %s: %s", what, strerror(errno));
     if (!S_ISREG(st.st_mode)) return fail(why, SQ_E_IO, "%s is not a regular file", what);
     const size_t n = static_cast<size_t>(st.st_size);
     if (n < FILE_HEADER_BYTES) return fail(why, SQ_E_FORMAT, "%s is not a sq model file: only %zu bytes", what, n);
     if (copy) {
-        if (int status = private_copy(m, n, why)) return status;
+        if (int status = private_copy(m, n, huge_pages, why)) return status;
         return read_whole(fd, m->mapping, n, what, why);
     }
     void *p = mmap(nullptr, n, PROT_READ, MAP_SHARED, fd, 0);
@@ -475,7 +479,7 @@ int bytes_from_fd(sq_model *m, int fd, bool copy, const char *what, message *why
 }
 
 // Puts the file's bytes at *data, 64-byte aligned, owned by m or borrowed.
-int acquire(sq_model *m, const model_source &source, bool copy, const void **data, size_t *n_bytes, message *why) {
+int acquire(sq_model *m, const model_source &source, bool copy, bool huge_pages, const void **data, size_t *n_bytes, message *why) {
     int status = SQ_OK;
     if (source.data && !copy) {
         if (reinterpret_cast<uintptr_t>(source.data) % FILE_ALIGN != 0) return fail(why, SQ_E_ARG, "borrowed model bytes must be 64-byte aligned (or set copy)");
@@ -484,16 +488,16 @@ int acquire(sq_model *m, const model_source &source, bool copy, const void **dat
         return SQ_OK;
     }
     if (source.data) {
-        status = private_copy(m, source.n_bytes, why);
+        status = private_copy(m, source.n_bytes, huge_pages, why);
         if (status == SQ_OK) memcpy(m->mapping, source.data, source.n_bytes);
     } else if (source.path) {
         // O_NONBLOCK: opening a FIFO must not wait for a writer, to find then that it is no regular file
         int fd = ::open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0) return fail(why, SQ_E_IO, "cannot open %s: %s", source.path, strerror(errno));
-        status = bytes_from_fd(m, fd, copy, source.path, why);
+        status = bytes_from_fd(m, fd, copy, huge_pages, source.path, why);
         close(fd);
     } else {
-        status = bytes_from_fd(m, source.fd, copy, "the file descriptor", why);
+        status = bytes_from_fd(m, source.fd, copy, huge_pages, "the file descriptor", why);
     }
     *data = m->mapping;
     *n_bytes = m->mapping_bytes;
@@ -511,7 +515,7 @@ int model_open(const model_source &source, const sq_model_params &params, sq_mod
     if (int status = choose_kernels(params.isa, &m->kernels, why)) return status;
     const void *data = nullptr;
     size_t n_bytes = 0;
-    if (int status = acquire(m.get(), source, params.copy != 0, &data, &n_bytes, why)) return status;
+    if (int status = acquire(m.get(), source, params.copy || params.huge_pages, params.huge_pages, &data, &n_bytes, why)) return status;
     if (int status = m->file.open(data, n_bytes, why)) return status;
     if (params.verify)
         if (int status = m->file.verify(why)) return status;

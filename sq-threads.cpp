@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <algorithm>
 #include <set>
@@ -27,15 +28,22 @@ inline void pause_cpu() {
 #endif
 }
 
-// A pause lasts 40 to 140 cycles on recent cores, so a worker spins for some 50 microseconds before it parks: longer than the gap between two calls of a busy
-// caller, shorter than anybody notices on an idle machine. At a barrier the others are computing, so nobody parks; where other processes keep one of the threads
-// from running, yielding soon lets it run, and at once where there are more threads than cores.
-constexpr int SPINS_BEFORE_PARK = 2000;
+// A pause lasts 40 to 140 cycles on recent cores. At a barrier the others are computing, so nobody parks; where other processes keep one of the threads from
+// running, yielding soon lets it run, and at once where there are more threads than cores.
 constexpr int SPINS_BEFORE_YIELD = 500, SPINS_WHEN_CROWDED = 10;
+constexpr int SPINS_BETWEEN_LOOKS = 32; // at the clock, while waiting for a job
+
+uint64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
 
 } // namespace
 
-workers::workers(uint32_t n_threads) : n_(n_threads), spins_before_yield_(n_threads > default_threads() ? SPINS_WHEN_CROWDED : SPINS_BEFORE_YIELD) {}
+workers::workers(uint32_t n_threads, std::vector<int32_t> cpus, uint32_t spin_us)
+    : n_(n_threads), cpus_(std::move(cpus)), spin_ns_(uint64_t{1000} * spin_us),
+      spins_before_yield_(n_threads > default_threads() ? SPINS_WHEN_CROWDED : SPINS_BEFORE_YIELD) {}
 
 workers::~workers() {
     if (threads_.empty()) return;
@@ -87,11 +95,12 @@ void workers::barrier() {
 }
 
 uint32_t workers::await_job(uint32_t seen) {
-    for (int spins = 0; spins < SPINS_BEFORE_PARK; spins++) {
-        uint32_t number = job_number_.load(std::memory_order_acquire);
-        if (number != seen) return number;
-        pause_cpu();
-    }
+    for (const uint64_t end = now_ns() + spin_ns_; now_ns() < end;)
+        for (int spins = 0; spins < SPINS_BETWEEN_LOOKS; spins++) {
+            uint32_t number = job_number_.load(std::memory_order_acquire);
+            if (number != seen) return number;
+            pause_cpu();
+        }
     std::unique_lock<std::mutex> lock(mutex_);
     n_parked_.fetch_add(1);
     wake_.wait(lock, [&] { return job_number_.load() != seen; });
@@ -99,7 +108,21 @@ uint32_t workers::await_job(uint32_t seen) {
     return job_number_.load();
 }
 
+// A processor that is gone by now leaves the worker unbound.
+void workers::bind(uint32_t thread) const {
+#if defined(__linux__)
+    if (cpus_.empty() || cpus_[thread] < 0) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpus_[thread], &one);
+    sched_setaffinity(0, sizeof one, &one);
+#else
+    (void)thread;
+#endif
+}
+
 void workers::worker(uint32_t thread) {
+    bind(thread);
     fesetenv(FE_DFL_ENV); // the creating thread may have had another rounding mode or flushed denormals
     for (uint32_t seen = 0;;) {
         seen = await_job(seen);
@@ -169,6 +192,15 @@ uint32_t cgroup_quota() {
 }
 
 } // namespace
+
+bool may_run_on(int32_t cpu) {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    return cpu >= 0 && cpu < CPU_SETSIZE && sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_ISSET(cpu, &allowed);
+#else
+    return cpu >= 0;
+#endif
+}
 
 uint32_t default_threads() { return std::min(physical_cores(), cgroup_quota()); }
 

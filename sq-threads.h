@@ -17,7 +17,8 @@ namespace sq {
 
 class workers {
   public:
-    explicit workers(uint32_t n_threads);
+    // cpus: [n_threads] the processor to bind each worker to, -1: none; or empty. spin_us: how long a worker waits for a job before it parks.
+    workers(uint32_t n_threads, std::vector<int32_t> cpus, uint32_t spin_us);
     workers(const workers &) = delete;
     workers &operator=(const workers &) = delete;
     ~workers();
@@ -35,9 +36,12 @@ class workers {
 
   private:
     void worker(uint32_t thread);
+    void bind(uint32_t thread) const;
     uint32_t await_job(uint32_t seen); // the next job's number after `seen`
 
     const uint32_t n_;
+    const std::vector<int32_t> cpus_;
+    const uint64_t spin_ns_;
     const int spins_before_yield_;
     std::vector<std::thread> threads_;
     void (*job_)(void *, uint32_t) = nullptr; // null: stop
@@ -51,6 +55,9 @@ class workers {
     alignas(64) std::atomic<uint32_t> arrived_{0};
     alignas(64) std::atomic<uint32_t> phase_{0};
 };
+
+// True if the affinity of the calling thread allows this processor.
+bool may_run_on(int32_t cpu);
 
 // The physical cores among the processors that this thread's affinity allows, no more than the cgroup's CPU quota rounded down, and at least 1.
 uint32_t default_threads();

@@ -30,7 +30,6 @@ int32_t load(const model_source &source, const sq_model_params *params, sq_model
         if (!model) return fail(&why, SQ_E_ARG, "no place for the model: the argument is null");
         sq_model_params p;
         if (int s = take(params, &p, &why)) return s;
-        if (p.reserved) return fail(&why, SQ_E_VERSION, "sq_model_params.reserved is not 0");
         return model_open(source, p, model, &why);
     });
     if (status != SQ_OK && !why.text[0]) fail(&why, status, "%s", sq_status_string(status));
@@ -245,6 +244,21 @@ namespace {
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr uint32_t MAX_CTX_TOKENS = 1 << 20;
 
+constexpr uint32_t MAX_SPIN_US = 1000000;
+// Longer than the gap between two calls of a busy caller, shorter than anybody notices on an idle machine.
+constexpr uint32_t DEFAULT_SPIN_US = 50;
+
+int create_workers(const sq_ctx_params &p, sq_ctx *c) {
+    if (p.spin_us > MAX_SPIN_US) return fail(&c->error, SQ_E_LIMIT, "spin_us is %u; at most %u is possible", p.spin_us, MAX_SPIN_US);
+    if (p.cpus && p.n_threads == 0) return fail(&c->error, SQ_E_ARG, "cpus is given without n_threads");
+    std::vector<int32_t> cpus;
+    if (p.cpus) cpus.assign(p.cpus, p.cpus + p.n_threads);
+    for (size_t t = 1; t < cpus.size(); t++)
+        if (cpus[t] != -1 && !may_run_on(cpus[t])) return fail(&c->error, SQ_E_ARG, "cpus[%zu] is %d, a processor that this process may not use", t, cpus[t]);
+    c->threads.reset(new workers(p.n_threads ? p.n_threads : default_threads(), std::move(cpus), p.spin_us ? p.spin_us : DEFAULT_SPIN_US));
+    return SQ_OK;
+}
+
 int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     sq_ctx_params p;
     if (int status = take(params, &p, &c->error)) return status;
@@ -254,7 +268,7 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     c->max_tokens = p.max_tokens ? p.max_tokens : std::clamp(model->arch.max_tokens, 512u, 8192u);
     c->max_seqs = p.max_seqs ? p.max_seqs : 64;
     c->process = getpid();
-    c->threads.reset(new workers(p.n_threads ? p.n_threads : default_threads()));
+    if (int status = create_workers(p, c)) return status;
     model_hold(model);
     c->model = model;
     if (int status = allocate(c)) return status;

@@ -82,9 +82,10 @@ typedef struct sq_model sq_model;
 
 typedef struct sq_model_params {
     uint32_t size;      /* sizeof(sq_model_params) */
-    uint32_t copy;      /* 1: read the file into private memory, so that later changes to it cannot reach this process; 0: map it, shared with other processes */
+    uint32_t copy;      /* 1: read the file into private memory, so that later changes to it cannot reach this process; 0: map it, shared with other processes.
+                           The copy lies on the NUMA node of the calling thread: a thread pinned to each node loads one copy each. */
     uint32_t verify;    /* 1: check the CRC-32 of every tensor (reads the whole file) */
-    uint32_t reserved;  /* 0 */
+    uint32_t huge_pages; /* 1: as copy, in large pages where the kernel has them (transparent huge pages must be `always` or `madvise`); else as copy */
     const char *isa;    /* highest instruction set to use, one of the names of sq_isa_best; NULL: the best. The environment variable SQ_ISA lowers it further. */
 } sq_model_params;
 
@@ -193,6 +194,11 @@ typedef struct sq_ctx_params {
     uint32_t n_threads;  /* threads that compute, the caller's included; 0: the physical cores that affinity and the cgroup's quota leave */
     uint32_t max_tokens; /* most tokens of one sq_forward, all sequences together; 0: the model's max_tokens, but at least 512 and at most 8192 */
     uint32_t max_seqs;   /* most sequences of one sq_forward; 0: 64 */
+    const int32_t *cpus; /* [n_threads] the processor that each worker is bound to, -1: none; NULL: none are bound. The calling thread is nobody's but the caller's:
+                            cpus[0] is ignored. Copied. A processor outside the process's affinity is SQ_E_ARG. Needs n_threads above 0. */
+    uint32_t spin_us;    /* how long a worker waits busily for the next call before it sleeps, microseconds, at most 1,000,000; 0: 50 */
+    uint32_t no_tuning;  /* 1: products take the default plan of each shape, nothing is tried */
+    const char *tuning;  /* what sq_ctx_tuning gave on such a machine, so that nothing needs to be tried again; NULL: nothing known. Copied. */
 } sq_ctx_params;
 
 SQ_API void sq_ctx_params_init(sq_ctx_params *params, size_t size);

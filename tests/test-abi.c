@@ -88,7 +88,7 @@ static void test_layout(void) {
     CHECK_EQ(sizeof(sq_model_params), 24);
     FIELD(sq_model_params, copy, 4);
     FIELD(sq_model_params, verify, 8);
-    FIELD(sq_model_params, reserved, 12);
+    FIELD(sq_model_params, huge_pages, 12);
     FIELD(sq_model_params, isa, 16);
 
     CHECK_EQ(sizeof(sq_model_info), 80);
@@ -115,10 +115,14 @@ static void test_layout(void) {
     FIELD(sq_tokenize_params, truncate, 8);
     FIELD(sq_tokenize_params, specials_as_text, 12);
 
-    CHECK_EQ(sizeof(sq_ctx_params), 16);
+    CHECK_EQ(sizeof(sq_ctx_params), 40);
     FIELD(sq_ctx_params, n_threads, 4);
     FIELD(sq_ctx_params, max_tokens, 8);
     FIELD(sq_ctx_params, max_seqs, 12);
+    FIELD(sq_ctx_params, cpus, 16);
+    FIELD(sq_ctx_params, spin_us, 24);
+    FIELD(sq_ctx_params, no_tuning, 28);
+    FIELD(sq_ctx_params, tuning, 32);
 
     CHECK_EQ(sizeof(sq_stats), 176);
     FIELD(sq_stats, n_threads, 4);

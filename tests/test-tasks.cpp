@@ -173,7 +173,9 @@ void test_batch_mates(const std::string &checkpoint, sq::quant_mode mode, bool p
         const classified got = classify(o, one(list, i), pairs);
         expected.insert(expected.end(), got.logits.begin(), got.logits.end());
     }
-    const sq_ctx_params kinds[] = {{sizeof(sq_ctx_params), 1, 0, 0}, {sizeof(sq_ctx_params), 3, 0, 2}, {sizeof(sq_ctx_params), 2, 64, 0}};
+    const sq_ctx_params kinds[] = {{sizeof(sq_ctx_params), 1, 0, 0, nullptr, 0, 0, nullptr},
+                                   {sizeof(sq_ctx_params), 3, 0, 2, nullptr, 0, 0, nullptr},
+                                   {sizeof(sq_ctx_params), 2, 64, 0, nullptr, 0, 0, nullptr}};
     for (const sq_ctx_params &p : kinds) {
         sq_ctx *raw = nullptr;
         CHECK_EQ(sq_ctx_create(o.m.get(), &p, &raw, nullptr, 0), SQ_OK);

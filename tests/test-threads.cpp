@@ -1,4 +1,5 @@
 // test-threads.cpp - many contexts on one model, cancelling, a second caller, fork, order of freeing. ThreadSanitizer runs this too.
+#include <sched.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -88,6 +89,39 @@ void test_fork(const model_handle &m) {
     CHECK(run(c, b, SQ_HIDDEN, m->arch.width) == expected);
 }
 
+// Workers bound to a processor, and other spin times, give the same answers; impossible wishes are refused. The caller's own affinity stays.
+void test_cpus_and_spin(const model_handle &m) {
+    const batch_builder b = all_rows();
+    const std::vector<float> expected = run(context(m), b, SQ_HIDDEN, m->arch.width);
+    cpu_set_t before, after;
+    CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
+    int32_t allowed = 0;
+    while (!CPU_ISSET(allowed, &before)) allowed++;
+    struct wish {
+        uint32_t n_threads, spin_us;
+        std::vector<int32_t> cpus;
+        int32_t status;
+    };
+    const wish wishes[] = {
+        {2, 0, {-7, allowed}, SQ_OK},        {2, 1, {0, -1}, SQ_OK},          {2, 1000000, {}, SQ_OK},     {2, 1000001, {}, SQ_E_LIMIT},
+        {2, 0, {allowed, 5000}, SQ_E_ARG}, {2, 0, {allowed, -2}, SQ_E_ARG}, {0, 0, {allowed}, SQ_E_ARG},
+    };
+    for (const wish &w : wishes) {
+        sq_ctx_params p;
+        sq_ctx_params_init(&p, sizeof p);
+        p.n_threads = w.n_threads;
+        p.spin_us = w.spin_us;
+        p.cpus = w.cpus.empty() ? nullptr : w.cpus.data();
+        sq_ctx *raw = nullptr;
+        char err[256] = "";
+        CHECK_EQ(sq_ctx_create(m.get(), &p, &raw, err, sizeof err), w.status);
+        const ctx_handle c(raw);
+        CHECK((raw != nullptr) == (w.status == SQ_OK) && (err[0] != 0) == (w.status != SQ_OK));
+        if (c) CHECK(run(c, b, SQ_HIDDEN, m->arch.width) == expected);
+    }
+    CHECK(sched_getaffinity(0, sizeof after, &after) == 0 && CPU_EQUAL(&before, &after));
+}
+
 // Contexts keep their model alive.
 void test_free_order(const std::string &bytes) {
     model_handle m = load(bytes);
@@ -108,6 +142,7 @@ int main() {
         test_many_contexts(m);
         test_cancel_and_busy(m);
         test_fork(m);
+        test_cpus_and_spin(m);
         test_free_order(bytes);
     }
     return check_summary("test-threads");
