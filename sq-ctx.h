@@ -41,14 +41,14 @@ struct scratch {
     float *y;              // f32 [T][x_stride] attention output; a classification head's first layer
     float *wide;           // f32 [T][wide_stride] q, k, v side by side; then FFN activations
     uint8_t *q;            // u8 [T][q_stride] quantised input of a linear layer of width D
-    uint8_t *q_wide;       // u8 [T][q_wide_stride] quantised input of FFN-down
+    uint8_t *q_wide;       // u8 [T][q_wide_stride] q, k, v side by side for attention in integers; then quantised input of FFN-down
     float *row_scale;      // f32 [T]
     int32_t *row_zero;     // s32 [T]
     float *pooled[2];      // f32 [max_seqs][pooled_stride]; Dense modules read one and write the other
     float *logits;         // f32 [max_seqs or T][logit_stride], if the model has a head
-    float *attention;      // f32 [n_threads][attention_floats]
+    uint8_t *attention;    // [n_threads][attention_bytes]
     uint32_t *position_of; // u32 [T] row of the position table for each token
-    size_t x_stride, wide_stride, q_stride, q_wide_stride, pooled_stride, logit_stride, attention_floats;
+    size_t x_stride, wide_stride, q_stride, q_wide_stride, pooled_stride, logit_stride, attention_bytes;
 };
 
 } // namespace sq
@@ -62,6 +62,7 @@ struct sq_ctx {
     sq::message error{};
     sq::scratch mem{};
     sq_stats stats{};
+    std::unique_ptr<std::atomic<uint32_t>[]> n_taken; // [n_layers] pieces of a layer's attention that threads have taken in this pass
 
     // What the entries for texts reuse from call to call.
     sq::encoding text;

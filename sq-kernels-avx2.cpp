@@ -83,12 +83,32 @@ SQ_INLINE vi load_i(const int32_t *p) { return {_mm256_load_si256((const __m256i
 SQ_INLINE vi load_s8(const int8_t *p) {
     return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
 }
+SQ_INLINE vi add_i(vi a, vi b) { return {_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)}; }
+SQ_INLINE vi sub_i(vi a, vi b) { return {_mm256_sub_epi32(a.l, b.l), _mm256_sub_epi32(a.h, b.h)}; }
+SQ_INLINE vi max_i(vi a, vi b) { return {_mm256_max_epi32(a.l, b.l), _mm256_max_epi32(a.h, b.h)}; }
+SQ_INLINE vi low_byte(vi a) { return {_mm256_and_si256(a.l, _mm256_set1_epi32(255)), _mm256_and_si256(a.h, _mm256_set1_epi32(255))}; }
+SQ_INLINE vi high_byte(vi a) { return {_mm256_srli_epi32(a.l, 8), _mm256_srli_epi32(a.h, 8)}; }
+SQ_INLINE vi first_n(vi v, size_t n, vi fill) {
+    const vi m = first(n);
+    return {_mm256_blendv_epi8(fill.l, v.l, m.l), _mm256_blendv_epi8(fill.h, v.h, m.h)};
+}
+SQ_INLINE int32_t sum_i(vi a) {
+    alignas(32) int32_t lane[8];
+    _mm256_store_si256((__m256i *)lane, _mm256_add_epi32(a.l, a.h));
+    return lane[0] + lane[1] + lane[2] + lane[3] + lane[4] + lane[5] + lane[6] + lane[7];
+}
+SQ_INLINE int32_t highest_i(vi a) {
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(_mm256_max_epi32(a.l, a.h)), _mm256_extracti128_si256(_mm256_max_epi32(a.l, a.h), 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, _MM_SHUFFLE(1, 0, 3, 2)));
+    return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, _MM_SHUFFLE(2, 3, 0, 1))));
+}
 SQ_INLINE vi sub_mul_i(vi a, vi b, vi c) {
     return {_mm256_sub_epi32(a.l, _mm256_mullo_epi32(b.l, c.l)), _mm256_sub_epi32(a.h, _mm256_mullo_epi32(b.h, c.h))};
 }
 
 // Multiplies by the float whose exponent field is n + 127.
 SQ_INLINE __m256 ldexp_half(__m256 a, __m256 n) {
+    n = _mm256_max_ps(n, _mm256_set1_ps(-126.0f));
     const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(a, _mm256_castsi256_ps(power));
 }
@@ -106,11 +126,22 @@ SQ_INLINE void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) 
     store_u8(p + 48, v3, zero);
 }
 
+SQ_INLINE void store_4x16(uint8_t *p, const uint8_t *r0, const uint8_t *r1, const uint8_t *r2, const uint8_t *r3) {
+    const __m128i a = _mm_loadu_si128((const __m128i *)r0), b = _mm_loadu_si128((const __m128i *)r1);
+    const __m128i c = _mm_loadu_si128((const __m128i *)r2), d = _mm_loadu_si128((const __m128i *)r3);
+    const __m128i ab0 = _mm_unpacklo_epi8(a, b), ab1 = _mm_unpackhi_epi8(a, b), cd0 = _mm_unpacklo_epi8(c, d), cd1 = _mm_unpackhi_epi8(c, d);
+    const __m128i sign = _mm_set1_epi8(-128);
+    _mm_store_si128((__m128i *)p, _mm_xor_si128(_mm_unpacklo_epi16(ab0, cd0), sign));
+    _mm_store_si128((__m128i *)(p + 16), _mm_xor_si128(_mm_unpackhi_epi16(ab0, cd0), sign));
+    _mm_store_si128((__m128i *)(p + 32), _mm_xor_si128(_mm_unpacklo_epi16(ab1, cd1), sign));
+    _mm_store_si128((__m128i *)(p + 48), _mm_xor_si128(_mm_unpackhi_epi16(ab1, cd1), sign));
+}
+
 // 3 rows x 4 halves of panels: 12 accumulators, 3 broadcasts and 1 weight vector fill the 16 registers. The AVX2 integer tile needs four accumulators and a
 // product for each row and panel: 2 rows x 1 panel.
 constexpr size_t INT_ROWS = 2, INT_PANELS = 1, F32_ROWS = 3, F32_PANELS = 2, VNNI_ROWS = 3, VNNI_PANELS = 2;
 
-SQ_INLINE int32_t four_bytes(const uint8_t *x) {
+SQ_INLINE int32_t four_bytes(const void *x) {
     int32_t four;
     __builtin_memcpy(&four, x, sizeof four);
     return four;
@@ -118,18 +149,21 @@ SQ_INLINE int32_t four_bytes(const uint8_t *x) {
 
 // ---- f32 and VPDPBUSD: half panels of 8 columns ----
 
-SQ_INLINE void multiply_add(__m256 &acc, __m256 x, __m256 w) { acc = _mm256_fmadd_ps(x, w, acc); }
-SQ_INLINE void multiply_add(__m256i &acc, __m256i x, __m256i w) { __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(x), "x"(w)); }
+SQ_INLINE void vpdpbusd(__m256i &acc, __m256i u, __m256i s) { __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(u), "x"(s)); }
+SQ_INLINE void product(__m256 &acc, __m256 x, __m256 w, const float *) { acc = _mm256_fmadd_ps(x, w, acc); }
+SQ_INLINE void product(__m256i &acc, __m256i x, __m256i w, const uint8_t *) { vpdpbusd(acc, x, w); }
+SQ_INLINE void product(__m256i &acc, __m256i x, __m256i w, const int8_t *) { vpdpbusd(acc, w, x); }
 SQ_INLINE __m256 broadcast(const float *x) { return _mm256_set1_ps(*x); }
 SQ_INLINE __m256i broadcast(const uint8_t *x) { return _mm256_set1_epi32(four_bytes(x)); }
+SQ_INLINE __m256i broadcast(const int8_t *x) { return _mm256_set1_epi32(four_bytes(x)); }
 SQ_INLINE __m256 load_w(const float *w) { return _mm256_load_ps(w); }
 SQ_INLINE __m256i load_w(const int8_t *w) { return _mm256_load_si256((const __m256i *)w); }
 SQ_INLINE void store_acc(float *p, __m256 v) { _mm256_store_ps(p, v); }
 SQ_INLINE void store_acc(int32_t *p, __m256i v) { _mm256_store_si256((__m256i *)p, v); }
 
 // Tiles are unrolled by pack expansion, never by loops: compilers then keep acc[] in registers. One half panel against all rows; acc [rows][HALVES]
-template <size_t HALVES, class V, size_t... R> SQ_INLINE void half_step(V *acc, const V *x, V w, std::index_sequence<R...>) {
-    (multiply_add(acc[R * HALVES], x[R], w), ...);
+template <size_t HALVES, class V, class X, size_t... R> SQ_INLINE void half_step(V *acc, const V *x, V w, const X *kind, std::index_sequence<R...>) {
+    (product(acc[R * HALVES], x[R], w, kind), ...);
 }
 
 template <class V, class Acc, size_t... I> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<I...>) {
@@ -145,7 +179,7 @@ SQ_INLINE void tile_of(const X *x, size_t x_stride, const W *w, size_t k, Acc *o
     clear(acc, std::make_index_sequence<sizeof...(R) * HALVES>());
     for (size_t i = k / GROUP; i > 0; i--, x += GROUP, w += 16 * GROUP) {
         const V v[] = {broadcast(x + R * x_stride)...};
-        (half_step<HALVES>(acc + H, v, load_w(w + H / 2 * 16 * k + H % 2 * 8 * GROUP), rows), ...);
+        (half_step<HALVES>(acc + H, v, load_w(w + H / 2 * 16 * k + H % 2 * 8 * GROUP), x, rows), ...);
     }
     (store_row(acc + R * HALVES, out + R * out_stride, halves), ...);
 }
@@ -168,11 +202,17 @@ void tile_any(size_t rows, size_t panels, const X *x, size_t x_stride, const W *
 constexpr auto tile_f32 = tile_any<1, __m256, float, float, float>;
 constexpr auto tile_vnni = tile_any<4, __m256i, uint8_t, int8_t, int32_t>;
 
+void tile_vnni_s8u8(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+    tile_any<4, __m256i, int8_t, int8_t, int32_t>(rows, panels, (const int8_t *)x, x_stride, w, k, out, out_stride, ahead);
+}
+
 // ---- u8 x s8 without VNNI ----
 
 // Four columns times four of K as 16-bit integers: VPMADDWD adds products in pairs, exactly (VPMADDUBSW would saturate: 2 * 255 * 127 > 32767). A register then
 // holds two partial sums for each of four columns, [c][2].
-SQ_INLINE __m256i load_wide(const int8_t *w) { return _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)w)); }
+SQ_INLINE __m256i widen(__m128i x, const int8_t *) { return _mm256_cvtepi8_epi16(x); }
+SQ_INLINE __m256i widen(__m128i x, const uint8_t *) { return _mm256_cvtepu8_epi16(x); }
+template <class W> SQ_INLINE __m256i load_wide(const W *w) { return widen(_mm_load_si128((const __m128i *)w), w); }
 
 template <size_t... Q> SQ_INLINE void madd_row(__m256i *acc, __m256i x, const __m256i *w, std::index_sequence<Q...>) {
     ((acc[Q] = _mm256_add_epi32(acc[Q], _mm256_madd_epi16(x, w[Q]))), ...);
@@ -183,23 +223,25 @@ SQ_INLINE void store_madd_row(const __m256i *acc, int32_t *out) { // the sums of
     store_acc(out + 8, _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[2], acc[3]), _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
-template <size_t... R>
-void tile_madd(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, std::index_sequence<R...>) {
+template <class X, class W, size_t... R>
+void tile_madd(const X *x, size_t x_stride, const W *w, size_t k, int32_t *out, size_t out_stride, std::index_sequence<R...>) {
     __m256i acc[sizeof...(R) * 4];
     clear(acc, std::make_index_sequence<sizeof...(R) * 4>());
     for (size_t i = 0; i < k; i += 4, w += 64) {
         const __m256i v[] = {load_wide(w), load_wide(w + 16), load_wide(w + 32), load_wide(w + 48)};
-        (madd_row(acc + 4 * R, _mm256_cvtepu8_epi16(_mm_set1_epi32(four_bytes(x + R * x_stride + i))), v, std::make_index_sequence<4>()), ...);
+        (madd_row(acc + 4 * R, widen(_mm_set1_epi32(four_bytes(x + R * x_stride + i)), x), v, std::make_index_sequence<4>()), ...);
     }
     (store_madd_row(acc + 4 * R, out + R * out_stride), ...);
 }
 
-void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+template <class X, class W>
+void tile_wide(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
     if (rows == 1)
-        tile_madd(x, x_stride, w, k, out, out_stride, std::make_index_sequence<1>());
+        tile_madd((const X *)x, x_stride, (const W *)w, k, out, out_stride, std::make_index_sequence<1>());
     else
-        tile_madd(x, x_stride, w, k, out, out_stride, std::make_index_sequence<2>());
+        tile_madd((const X *)x, x_stride, (const W *)w, k, out, out_stride, std::make_index_sequence<2>());
 }
+constexpr int_tile tile_u8s8 = tile_wide<uint8_t, int8_t>, tile_s8u8 = tile_wide<int8_t, uint8_t>;
 
 #include "sq-kernels-inl.h"
 
@@ -208,10 +250,13 @@ void gemm_vnni(const gemm_args *g) {
     gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, VNNI_ROWS, VNNI_PANELS, tile_vnni, acc);
 }
 
+void attention_s8_vnni(const attention_s8_args *a) { attention_s8_by(a, {VNNI_ROWS, VNNI_PANELS, 16, tile_vnni, tile_vnni_s8u8}); }
+
 constexpr kernels with_vnni(kernels k) {
     k.name = "avxvnni";
     k.needs |= CPU_AVXVNNI;
     k.gemm_u8s8 = gemm_vnni;
+    k.attention_s8 = attention_s8_vnni;
     return k;
 }
 

@@ -11,17 +11,20 @@
 //   min(a, b), max(a, b)       a < b ? a : b, a > b ? a : b; so NaN in either gives b
 //   abs, copysign(a, sign)     by bits
 //   low_abs(a, c)              min(abs(a), c) for c > 0
-//   ldexp(a, n)                a * 2^n, n integral in -126..0, a in 0.5..2
+//   ldexp(a, n)                a * 2^n, n integral in -126..0, a in 0.5..2^17; for n below -126 anything from 0 to 2^-109
 //   to_int                     rounded to nearest even; NaN and values outside int32 give INT32_MIN
-//   to_float, load_i, add_i, sub_mul_i(a, b, c) = a - b * c    int32, wrapping
+//   to_float, load_i, add_i, sub_i, max_i, sub_mul_i(a, b, c) = a - b * c    int32, wrapping
+//   sum_i, highest_i           of all 16 lanes
+//   low_byte, high_byte        of values in 0..65535: x & 255, x >> 8
 //   load_s8                    16 int8 widened to int32
 //   store_u8(p, v, zero)       16 bytes: v + zero clamped to 0..255; INT32_MIN gives 0; v <= 255 - zero
 //   store_u8x4(p, v0, v1, v2, v3, zero)   64 bytes, any alignment
-//   first_n(v, n, fill)        lanes n and up replaced by fill's
+//   store_4x16(p, r0 .. r3)    64 bytes p[4 c + j] = r_j[c] ^ 0x80 from 16 bytes at each r_j; p 64-byte aligned
+//   first_n(v, n, fill)        lanes n and up replaced by fill's, floats or int32
 //   lanes(v, float[16])        store to an aligned array
 //   SQ_INLINE                  inline, if need be by force: what takes or gives vf4 must not go through memory
 // and the product of one tile, with its largest rows and panels, for integers and for floats (int_tile in sq-kernels.h is the contract of both):
-//   INT_ROWS, INT_PANELS, tile_u8s8    and    F32_ROWS, F32_PANELS, tile_f32
+//   INT_ROWS, INT_PANELS, tile_u8s8, tile_s8u8    and    F32_ROWS, F32_PANELS, tile_f32
 //
 // Polynomials come from tests/make-polynomials.py.
 
@@ -47,6 +50,10 @@ SQ_INLINE vf4 max(vf4 x, vf4 y) { return {max(x.a, y.a), max(x.b, y.b), max(x.c,
 SQ_INLINE vf4 abs(vf4 x) { return {abs(x.a), abs(x.b), abs(x.c), abs(x.d)}; }
 SQ_INLINE vf4 copysign(vf4 x, vf4 y) { return {copysign(x.a, y.a), copysign(x.b, y.b), copysign(x.c, y.c), copysign(x.d, y.d)}; }
 SQ_INLINE vf4 low_abs(vf4 x, vf4 y) { return {low_abs(x.a, y.a), low_abs(x.b, y.b), low_abs(x.c, y.c), low_abs(x.d, y.d)}; }
+SQ_INLINE vi4 add_i(vi4 x, vi4 y) { return {add_i(x.a, y.a), add_i(x.b, y.b), add_i(x.c, y.c), add_i(x.d, y.d)}; }
+SQ_INLINE vi4 sub_i(vi4 x, vi4 y) { return {sub_i(x.a, y.a), sub_i(x.b, y.b), sub_i(x.c, y.c), sub_i(x.d, y.d)}; }
+SQ_INLINE vi4 low_byte(vi4 x) { return {low_byte(x.a), low_byte(x.b), low_byte(x.c), low_byte(x.d)}; }
+SQ_INLINE vi4 high_byte(vi4 x) { return {high_byte(x.a), high_byte(x.b), high_byte(x.c), high_byte(x.d)}; }
 SQ_INLINE vf4 ldexp(vf4 x, vf4 y) { return {ldexp(x.a, y.a), ldexp(x.b, y.b), ldexp(x.c, y.c), ldexp(x.d, y.d)}; }
 SQ_INLINE vi4 to_int(vf4 x) { return {to_int(x.a), to_int(x.b), to_int(x.c), to_int(x.d)}; }
 SQ_INLINE vf4 to_float(vi4 x) { return {to_float(x.a), to_float(x.b), to_float(x.c), to_float(x.d)}; }
@@ -139,6 +146,19 @@ template <class V> SQ_INLINE V exp_neg(V x) {
     p = fma(p, r, all<V>(1.0f));
     p = fma(p, r, all<V>(1.0f));
     return ldexp(p, n);
+}
+
+// rne(TOP * 2^x) for x = diff * factor, diff <= 0 and 0 <= factor <= 2: n = rne(x), f = x - n, and a polynomial of degree 3 whose relative error on |f| <= 1/2 is
+// 1.01e-4. diff = 0 gives TOP, 255 or 65535. Where diff is so low that n loses its last bits (x < -2^22), f and the polynomial are wrong but finite, and 2^n
+// makes 0 of them.
+template <int32_t TOP, class V, class I> SQ_INLINE I exp2_int(I diff, V factor) {
+    constexpr float top = TOP;
+    const V round = all<V>(12582912.0f), x = to_float(diff); // see exp_neg
+    const V n = sub(fma(x, factor, round), round), f = fma(x, factor, sub(all<V>(0.0f), n));
+    V p = fma(all<V>(0.0550089255f * top), f, all<V>(0.242210954f * top));
+    p = fma(p, f, all<V>(0.693282902f * top));
+    p = fma(p, f, all<V>(top));
+    return to_int(ldexp(p, n));
 }
 
 // tanh by (1 - e) / (1 + e), e = exp(-2 |x|), absolute error below 5e-7.
@@ -281,8 +301,8 @@ template <class V, activation A, class Acc> SQ_INLINE void finish_columns(const 
     const size_t at = row * g.out_stride + col;
     V y = activate<A>(scaled<V>(g, acc, row, col));
     if (g.residual) y = add(y, get<V>(g.residual + at));
-    if (g.out_mul)
-        store_u8((uint8_t *)g.out + at, rounded(mul(y, get<V>(g.out_mul + col)), all<V>(high)), g.out_zero);
+    if (g.out_u8)
+        store_u8((uint8_t *)g.out + at, rounded(g.out_mul ? mul(y, get<V>(g.out_mul + col)) : y, all<V>(high)), g.out_zero);
     else
         store((float *)g.out + at, y);
 }
@@ -399,8 +419,8 @@ inline void attention(const attention_args *a) {
     alignas(64) float out[16 * 16 * F32_PANELS];
     pack_keys(a, keys);
     pack_values(a, values);
-    for (size_t first = 0; first < a->s; first += 16) {
-        const size_t rows = a->s - first < 16 ? a->s - first : 16;
+    for (size_t first = a->first; first < a->past; first += 16) {
+        const size_t rows = a->past - first < 16 ? a->past - first : 16;
         float inverse[16];
         products(a->q + first * a->stride, a->stride, rows, keys, s16 / 16, a->d, scores, s16);
         for (size_t r = 0; r < rows; r++)
@@ -421,8 +441,155 @@ inline void attention(const attention_args *a) {
     }
 }
 
+// ---- attention in integers ----
+
+// Where the parts of the scratch lie, and the padded lengths; k_step is the tiles'.
+struct attention_s8_layout {
+    size_t d, s, s16;            // head width and tokens rounded up to k_step, tokens to 16
+    uint8_t *keys, *values;      // u8 panels [s16/16][d/4][16][4]; s8 panels [head width/16][s/4][16][4]
+    uint8_t *q, *e;              // s8 [rows][d]; u8 [rows][s], of 16-bit weights the high bytes, and behind them the low bytes
+    int32_t *scores;             // [rows][s16]; when the scores are done with, the weighted sums, as many rows as of e [][head width]
+    attention_s8_layout(const attention_s8_args *a, size_t k_step)
+        : d(round_up(a->d, k_step)), s(round_up(a->s, k_step)), s16(round_up(a->s, 16)), keys(a->scratch), values(keys + s16 * d), q(values + a->d * s),
+          e(q + ATTENTION_S8_ROWS * d), scores((int32_t *)(e + 2 * ATTENTION_S8_ROWS * s)) {}
+};
+
+// Four channels of a key are one word of its panel. The padding of d is 0; keys past the last are left as they are: nobody looks at their scores.
+inline void pack_keys_u8(const attention_s8_args *a, const attention_s8_layout &at) {
+    for (size_t j = 0; j < a->s; j++) {
+        const uint8_t *from = a->k + j * a->stride;
+        uint8_t *to = at.keys + j / 16 * 16 * at.d + j % 16 * 4;
+        for (size_t c = 0; c < a->d; c += 4, to += 64)
+            __builtin_memcpy(to, from + c, 4);
+        for (size_t c = a->d; c < at.d; c += 4, to += 64)
+            __builtin_memset(to, 0, 4);
+    }
+}
+
+// Past the last token its row is repeated: it meets e = 0.
+inline void pack_values_s8(const attention_s8_args *a, const attention_s8_layout &at) {
+    const auto row = [=](size_t j) { return a->v + (j < a->s ? j : a->s - 1) * a->stride; };
+    for (size_t j = 0; j < at.s; j += 4) {
+        const uint8_t *r0 = row(j), *r1 = row(j + 1), *r2 = row(j + 2), *r3 = row(j + 3);
+        for (size_t c = 0; c < a->d; c += 16)
+            store_4x16(at.values + c * at.s + 16 * j, r0 + c, r1 + c, r2 + c, r3 + c);
+    }
+}
+
+inline void copy_queries_s8(const attention_s8_args *a, size_t first, size_t rows, const attention_s8_layout &at) {
+    for (size_t r = 0; r < rows; r++) {
+        const uint8_t *from = a->q + (first + r) * a->stride;
+        for (size_t c = 0; c < a->d; c += 8) {
+            uint64_t eight;
+            __builtin_memcpy(&eight, from + c, 8);
+            eight ^= 0x8080808080808080u;
+            __builtin_memcpy(at.q + r * at.d + c, &eight, 8);
+        }
+        __builtin_memset(at.q + r * at.d + a->d, 0, at.d - a->d);
+    }
+}
+
+// out [rows][16 n_panels] = x [rows][k] times panels, rows at most one tile's
+inline void tile_row(int_tile tile, size_t max_panels, size_t rows, const uint8_t *x, const uint8_t *w, size_t n_panels, size_t k, int32_t *out) {
+    const parts groups(n_panels, max_panels);
+    for (size_t p = 0; p < groups.count; p++) {
+        const int8_t *panel = (const int8_t *)w + groups.start(p) * 16 * k;
+        tile(rows, groups.length(p), x, k, panel, k, out + 16 * groups.start(p), 16 * n_panels, panel);
+    }
+}
+
+inline int32_t highest_score(const int32_t *score, size_t s) {
+    const vi lowest = splat_i(INT32_MIN);
+    vi high = lowest;
+    size_t j = 0;
+    for (; j + 16 <= s; j += 16)
+        high = max_i(load_i(score + j), high);
+    if (j < s)
+        high = max_i(first_n(load_i(score + j), s - j, lowest), high);
+    return highest_i(high);
+}
+
+// Weights of 8 bits, or of 16 bits as high and low byte
+template <int32_t TOP, class I> SQ_INLINE void store_weights(I x, uint8_t *e, uint8_t *low) {
+    if constexpr (TOP > 255) {
+        store_u8(low, low_byte(x), 0);
+        x = high_byte(x);
+    }
+    store_u8(e, x, 0);
+}
+
+// Weights of s keys from their scores, 0 up to `end`; returns the sum.
+template <int32_t TOP> inline int32_t softmax_int(const int32_t *score, size_t s, size_t end, int32_t high, float factor, uint8_t *e, uint8_t *low) {
+    const vi zero = splat_i(0);
+    vi4 sums = {zero, zero, zero, zero};
+    size_t j = 0;
+    for (; j + 64 <= s; j += 64) {
+        const vi4 x = exp2_int<TOP>(sub_i(get_i<vf4>(score + j), all_i<vf4>(high)), all<vf4>(factor));
+        sums = add_i(sums, x);
+        store_weights<TOP>(x, e + j, low + j);
+    }
+    for (; j < s; j += 16) {
+        const vi x = first_n(exp2_int<TOP>(sub_i(load_i(score + j), splat_i(high)), splat(factor)), s - j, zero);
+        sums.a = add_i(sums.a, x);
+        store_weights<TOP>(x, e + j, low + j);
+    }
+    for (; j < end; j += 16)
+        store_weights<TOP>(zero, e + j, low + j);
+    return sum_i(add_i(add_i(sums.a, sums.b), add_i(sums.c, sums.d)));
+}
+
+// 16 or 64 columns of one row of the output. low: sums with the low bytes, or null
+template <class V> SQ_INLINE void finish_attention(const attention_s8_args *a, const int32_t *acc, const int32_t *low, float inverse, size_t row, size_t c) {
+    const size_t at = row * a->out_stride + c;
+    V sum = to_float(get_i<V>(acc + c));
+    if (low)
+        sum = fma(sum, all<V>(256.0f), to_float(get_i<V>(low + c)));
+    const V y = mul(mul(sum, all<V>(inverse)), get<V>(a->mul + c));
+    if (a->out_u8)
+        store_u8((uint8_t *)a->out + at, rounded(y, all<V>((float)(255 - a->out_zero))), a->out_zero);
+    else
+        store((float *)a->out + at, y);
+}
+
+// Rows first .. first + rows - 1, at most one tile's: scores, softmax, weighted values
+template <int32_t TOP>
+inline void attention_s8_rows(const attention_s8_args *a, const int_tiles &tiles, const attention_s8_layout &at, size_t first, size_t rows) {
+    int32_t high[ATTENTION_S8_ROWS], sum[ATTENTION_S8_ROWS];
+    uint8_t *low = at.e + rows * at.s;
+    copy_queries_s8(a, first, rows, at);
+    tile_row(tiles.s8u8, tiles.panels, rows, at.q, at.keys, at.s16 / 16, at.d, at.scores);
+    for (size_t r = 0; r < rows; r++)
+        high[r] = highest_score(at.scores + r * at.s16, a->s);
+    for (size_t r = 0; r < rows; r++)
+        sum[r] = softmax_int<TOP>(at.scores + r * at.s16, a->s, at.s, high[r], a->factor, at.e + r * at.s, low + r * at.s);
+    int32_t *acc = at.scores, *acc_low = TOP > 255 ? acc + rows * a->d : nullptr;
+    tile_row(tiles.u8s8, tiles.panels, rows, at.e, at.values, a->d / 16, at.s, acc);
+    if (acc_low)
+        tile_row(tiles.u8s8, tiles.panels, rows, low, at.values, a->d / 16, at.s, acc_low);
+    for (size_t r = 0; r < rows; r++) {
+        const float inverse = 1.0f / (float)sum[r];
+        const int32_t *own = acc + r * a->d, *own_low = acc_low ? acc_low + r * a->d : nullptr;
+        size_t c = 0;
+        for (; c + 64 <= a->d; c += 64)
+            finish_attention<vf4>(a, own, own_low, inverse, first + r, c);
+        for (; c < a->d; c += 16)
+            finish_attention<vf>(a, own, own_low, inverse, first + r, c);
+    }
+}
+
+inline void attention_s8_by(const attention_s8_args *a, const int_tiles &tiles) {
+    const attention_s8_layout at(a, tiles.k_step);
+    pack_keys_u8(a, at);
+    pack_values_s8(a, at);
+    const parts blocks(a->past - a->first, tiles.rows);
+    for (size_t b = 0; b < blocks.count; b++)
+        (a->fine ? attention_s8_rows<65535> : attention_s8_rows<255>)(a, tiles, at, a->first + blocks.start(b), blocks.length(b));
+}
+
+inline void attention_s8(const attention_s8_args *a) { attention_s8_by(a, {INT_ROWS, INT_PANELS, 16, tile_u8s8, tile_s8u8}); }
+
 // ---- the table ----
 
 constexpr kernels make_table(const char *name, uint32_t needs) {
-    return {name, needs, gemm_u8s8, gemm_f32, attention, embed_s8, add_rows, scale_row, norm, quant_static, quant_dynamic, sum_squares, nullptr, nullptr};
+    return {name, needs, gemm_u8s8, gemm_f32, attention, attention_s8, embed_s8, add_rows, scale_row, norm, quant_static, quant_dynamic, sum_squares, nullptr, nullptr};
 }

@@ -67,7 +67,7 @@ inline vi to_int(vf a) {
 
 // 2^n by its bits; any power will do for a NaN
 inline vf ldexp(vf a, vf n) {
-    const vi exponent = to_int(n);
+    const vi exponent = to_int(max(n, splat(-126.0f)));
     return each<vf>([&](size_t i) {
         const uint32_t bits = ((uint32_t)exponent.at[i] + 127) << 23;
         float power;
@@ -80,6 +80,27 @@ inline vf to_float(vi a) { return each<vf>([&](size_t i) { return (float)a.at[i]
 inline vi splat_i(int32_t a) { return each<vi>([=](size_t) { return a; }); }
 inline vi load_i(const int32_t *p) { return each<vi>([=](size_t i) { return p[i]; }); }
 inline vi load_s8(const int8_t *p) { return each<vi>([=](size_t i) { return p[i]; }); }
+
+inline vi add_i(vi a, vi b) { return each<vi>([&](size_t i) { return (int32_t)((uint32_t)a.at[i] + (uint32_t)b.at[i]); }); }
+inline vi sub_i(vi a, vi b) { return each<vi>([&](size_t i) { return (int32_t)((uint32_t)a.at[i] - (uint32_t)b.at[i]); }); }
+inline vi max_i(vi a, vi b) { return each<vi>([&](size_t i) { return a.at[i] > b.at[i] ? a.at[i] : b.at[i]; }); }
+inline vi low_byte(vi a) { return each<vi>([&](size_t i) { return a.at[i] & 255; }); }
+inline vi high_byte(vi a) { return each<vi>([&](size_t i) { return a.at[i] >> 8; }); }
+inline vi first_n(vi v, size_t n, vi fill) { return each<vi>([&](size_t i) { return i < n ? v.at[i] : fill.at[i]; }); }
+
+inline int32_t sum_i(vi a) {
+    int32_t sum = 0;
+    for (int32_t lane : a.at)
+        sum += lane;
+    return sum;
+}
+
+inline int32_t highest_i(vi a) {
+    int32_t high = a.at[0];
+    for (int32_t lane : a.at)
+        high = lane > high ? lane : high;
+    return high;
+}
 
 inline vi sub_mul_i(vi a, vi b, vi c) {
     return each<vi>([&](size_t i) { return (int32_t)((uint32_t)a.at[i] - (uint32_t)b.at[i] * (uint32_t)c.at[i]); });
@@ -97,9 +118,20 @@ inline void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
     store_u8(p + 48, v3, zero);
 }
 
+inline void store_4x16(uint8_t *p, const uint8_t *r0, const uint8_t *r1, const uint8_t *r2, const uint8_t *r3) {
+    const uint8_t *const rows[] = {r0, r1, r2, r3};
+    for (size_t c = 0; c < 16; c++)
+        for (size_t j = 0; j < 4; j++)
+            p[4 * c + j] = rows[j][c] ^ 0x80;
+}
+
 constexpr size_t INT_ROWS = 4, INT_PANELS = 1, F32_ROWS = 4, F32_PANELS = 1;
 
-void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+// X and W: uint8_t and int8_t, one each
+template <class X, class W>
+void tile_of(size_t rows, size_t, const uint8_t *bytes, size_t x_stride, const int8_t *weights, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+    const X *x = (const X *)bytes;
+    const W *w = (const W *)weights;
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {
         int32_t acc[16] = {0};
         for (size_t i = 0; i < k; i += 4)
@@ -109,6 +141,8 @@ void tile_u8s8(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int
         memcpy(out, acc, sizeof acc);
     }
 }
+
+constexpr int_tile tile_u8s8 = tile_of<uint8_t, int8_t>, tile_s8u8 = tile_of<int8_t, uint8_t>;
 
 void tile_f32(size_t rows, size_t, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {

@@ -57,6 +57,14 @@ inline vf to_float(vi a) { return _mm512_cvtepi32_ps(a); }
 inline vi splat_i(int32_t a) { return _mm512_set1_epi32(a); }
 inline vi load_i(const int32_t *p) { return _mm512_load_si512(p); }
 inline vi load_s8(const int8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+inline vi add_i(vi a, vi b) { return _mm512_add_epi32(a, b); }
+inline vi sub_i(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+inline vi max_i(vi a, vi b) { return _mm512_max_epi32(a, b); }
+inline int32_t sum_i(vi a) { return _mm512_reduce_add_epi32(a); }
+inline int32_t highest_i(vi a) { return _mm512_reduce_max_epi32(a); }
+inline vi low_byte(vi a) { return _mm512_and_si512(a, _mm512_set1_epi32(255)); }
+inline vi high_byte(vi a) { return _mm512_srli_epi32(a, 8); }
+inline vi first_n(vi v, size_t n, vi fill) { return _mm512_mask_mov_epi32(fill, first(n), v); }
 inline vi sub_mul_i(vi a, vi b, vi c) { return _mm512_sub_epi32(a, _mm512_mullo_epi32(b, c)); }
 
 inline void store_u8(uint8_t *p, vi v, int32_t zero) {
@@ -71,17 +79,31 @@ inline void store_u8x4(uint8_t *p, vi v0, vi v1, vi v2, vi v3, int32_t zero) {
     _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)));
 }
 
+inline void store_4x16(uint8_t *p, const uint8_t *r0, const uint8_t *r1, const uint8_t *r2, const uint8_t *r3) {
+    const __m128i a = _mm_loadu_si128((const __m128i *)r0), b = _mm_loadu_si128((const __m128i *)r1);
+    const __m128i c = _mm_loadu_si128((const __m128i *)r2), d = _mm_loadu_si128((const __m128i *)r3);
+    const __m128i ab0 = _mm_unpacklo_epi8(a, b), ab1 = _mm_unpackhi_epi8(a, b), cd0 = _mm_unpacklo_epi8(c, d), cd1 = _mm_unpackhi_epi8(c, d);
+    const __m256i low = _mm256_set_m128i(_mm_unpackhi_epi16(ab0, cd0), _mm_unpacklo_epi16(ab0, cd0));
+    const __m256i high = _mm256_set_m128i(_mm_unpackhi_epi16(ab1, cd1), _mm_unpacklo_epi16(ab1, cd1));
+    const vi all = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    _mm512_store_si512(p, _mm512_xor_si512(all, _mm512_set1_epi8(-128)));
+}
+
 // 24 accumulators, 4 weight registers, 1 or 2 broadcasts: the widest block that fits 32 registers and gives whole 64-byte rows of u8 output.
 constexpr size_t INT_ROWS = 6, INT_PANELS = 4, F32_ROWS = 6, F32_PANELS = 4;
 
-// acc += sums of four products u8 x s8. An asm statement, because GCC 12 emits two register copies for the intrinsic.
-SQ_INLINE void multiply_add(vi &acc, vi x, vi w) { __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w)); }
-SQ_INLINE void multiply_add(vf &acc, vf x, vf w) { acc = _mm512_fmadd_ps(x, w, acc); }
-SQ_INLINE vi broadcast(const uint8_t *x) {
+// acc += sums of four products u8 x s8, whichever of the two is x. An asm statement, because GCC 12 emits two register copies for the intrinsic.
+SQ_INLINE void multiply_add(vi &acc, vi u, vi s) { __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s)); }
+SQ_INLINE void product(vi &acc, vi x, vi w, const uint8_t *) { multiply_add(acc, x, w); }
+SQ_INLINE void product(vi &acc, vi x, vi w, const int8_t *) { multiply_add(acc, w, x); }
+SQ_INLINE void product(vf &acc, vf x, vf w, const float *) { acc = _mm512_fmadd_ps(x, w, acc); }
+SQ_INLINE vi broadcast_four(const void *x) {
     int32_t four;
     __builtin_memcpy(&four, x, sizeof four);
     return _mm512_set1_epi32(four);
 }
+SQ_INLINE vi broadcast(const uint8_t *x) { return broadcast_four(x); }
+SQ_INLINE vi broadcast(const int8_t *x) { return broadcast_four(x); }
 SQ_INLINE vf broadcast(const float *x) { return _mm512_set1_ps(*x); }
 SQ_INLINE vi load_w(const int8_t *w) { return _mm512_load_si512(w); }
 SQ_INLINE vf load_w(const float *w) { return _mm512_load_ps(w); }
@@ -90,15 +112,15 @@ SQ_INLINE void store_acc(int32_t *p, vi v) { _mm512_store_si512(p, v); }
 SQ_INLINE void store_acc(float *p, vf v) { _mm512_store_ps(p, v); }
 
 // The tile R x P is unrolled by pack expansion, never by loops: compilers then keep acc[] in registers.
-template <class V, size_t... P> SQ_INLINE void row_step(V *acc, V x, const V *w, std::index_sequence<P...>) {
-    (multiply_add(acc[P], x, w[P]), ...);
+template <class V, class X, size_t... P> SQ_INLINE void row_step(V *acc, V x, const V *w, const X *kind, std::index_sequence<P...>) {
+    (product(acc[P], x, w[P], kind), ...);
 }
 
 // One group of K (four u8 or one float) of every row and panel
 template <class V, class X, class W, size_t... R, size_t... P>
 SQ_INLINE void step(V *acc, const X *x, size_t x_stride, const W *w, size_t w_stride, std::index_sequence<R...>, std::index_sequence<P...> panels) {
     const V v[] = {load_w(w + P * w_stride)...};
-    (row_step(acc + R * sizeof...(P), broadcast(x + R * x_stride), v, panels), ...);
+    (row_step(acc + R * sizeof...(P), broadcast(x + R * x_stride), v, x, panels), ...);
 }
 
 template <class V, class Acc, size_t... P> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<P...>) {
@@ -112,8 +134,10 @@ SQ_INLINE void store_rows(const V *acc, Acc *out, size_t out_stride, std::index_
 
 template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
 
-template <size_t R, size_t P>
-void int_tile_of(const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+// X: uint8_t for x u8 and w s8, int8_t for x s8 and w u8
+template <class X, size_t R, size_t P>
+void int_tile_of(const uint8_t *bytes, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+    const X *x = (const X *)bytes;
     const auto rows = std::make_index_sequence<R>();
     const auto panels = std::make_index_sequence<P>();
     vi acc[R * P];
@@ -141,17 +165,26 @@ template <size_t R, size_t P> void f32_tile_of(const float *x, size_t x_stride, 
     store_rows(acc, out, out_stride, rows, panels);
 }
 
-#define SQ_TILES(tile, R) {tile<R, 1>, tile<R, 2>, tile<R, 3>, tile<R, 4>}
-#define SQ_ALL_TILES(tile) {SQ_TILES(tile, 1), SQ_TILES(tile, 2), SQ_TILES(tile, 3), SQ_TILES(tile, 4), SQ_TILES(tile, 5), SQ_TILES(tile, 6)}
+template <class X, size_t... R> struct int_tile_table {
+    using tile = void (*)(const uint8_t *, size_t, const int8_t *, size_t, int32_t *, size_t, const int8_t *);
+    static constexpr tile tiles[sizeof...(R)][INT_PANELS] = {{int_tile_of<X, R + 1, 1>, int_tile_of<X, R + 1, 2>, int_tile_of<X, R + 1, 3>, int_tile_of<X, R + 1, 4>}...};
+};
+template <class X, size_t... R> int_tile_table<X, R...> all_int_tiles(std::index_sequence<R...>);
 
-void tile_u8s8(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
-    static constexpr decltype(&int_tile_of<1, 1>) tiles[INT_ROWS][INT_PANELS] = SQ_ALL_TILES(int_tile_of);
-    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride, ahead);
+template <class X>
+void int_tile_any(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+    decltype(all_int_tiles<X>(std::make_index_sequence<INT_ROWS>()))::tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride, ahead);
 }
+constexpr int_tile tile_u8s8 = int_tile_any<uint8_t>, tile_s8u8 = int_tile_any<int8_t>;
+
+template <size_t... R> struct f32_tile_table {
+    using tile = void (*)(const float *, size_t, const float *, size_t, float *, size_t);
+    static constexpr tile tiles[sizeof...(R)][F32_PANELS] = {{f32_tile_of<R + 1, 1>, f32_tile_of<R + 1, 2>, f32_tile_of<R + 1, 3>, f32_tile_of<R + 1, 4>}...};
+};
+template <size_t... R> f32_tile_table<R...> all_f32_tiles(std::index_sequence<R...>);
 
 void tile_f32(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
-    static constexpr decltype(&f32_tile_of<1, 1>) tiles[F32_ROWS][F32_PANELS] = SQ_ALL_TILES(f32_tile_of);
-    tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
+    decltype(all_f32_tiles(std::make_index_sequence<F32_ROWS>()))::tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
 }
 
 #include "sq-kernels-inl.h"
@@ -166,6 +199,8 @@ const kernels *kernels_avx512vnni() { return &avx512vnni::table; }
 void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc) {
     avx512vnni::gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, max_rows, max_panels, tile, acc);
 }
+
+void attention_s8_avx512(const attention_s8_args *a, const int_tiles &tiles) { avx512vnni::attention_s8_by(a, tiles); }
 
 } // namespace sq
 

@@ -33,7 +33,7 @@ enum activation : uint32_t { ACT_NONE = 0, ACT_GELU_ERF = 1, ACT_GELU_TANH = 2, 
 //     y = fma(float(acc), scale, bias[n])                     scale = scale[n], or row_scale[t] * scale[n] (one rounded product) when row_scale is given
 //     y = acc + bias[n]                                       float form: acc = fma(x, w, acc) from 0 in rising k, then one addition
 //     y = activation(y);  y = y + residual[t][n]              each where asked for, in this order
-//     out f32: y;  out u8: clamp(rne(y * out_mul[n]) + out_zero, 0, 255)
+//     out f32: y;  out u8: clamp(rne(y * out_mul[n]) + out_zero, 0, 255), without out_mul clamp(rne(y) + out_zero, 0, 255)
 struct gemm_args {
     const void *x;           // u8 [m][k] or f32 [m][k]
     size_t x_stride;         // in elements
@@ -48,9 +48,10 @@ struct gemm_args {
     const int32_t *row_zero; // [m] activation zero point per row, 0..255; null exactly when row_scale is
     activation act;
     const float *residual;   // f32 [m] rows with out_stride, or null; may be the same memory as out
-    void *out;               // f32, or u8 when out_mul is given: [m][16 * n_panels]
+    void *out;               // f32 or u8 [m][16 * n_panels]
     size_t out_stride;       // in elements
-    const float *out_mul;    // [16 * n_panels] quantise multiplier 1 / (smoothing * scale), or null for f32 output
+    bool out_u8;
+    const float *out_mul;    // [16 * n_panels] quantise multiplier 1 / (smoothing * scale) of a u8 output, or null where scale and bias hold it
     int32_t out_zero;        // zero point of the u8 output, 0..255
 };
 
@@ -62,13 +63,46 @@ struct attention_args {
     size_t stride;
     size_t s;                // tokens of the sequence, >= 1
     size_t d;                // head width, >= 1
+    size_t first, past;      // the rows i to compute, first < past <= s
     float *scratch;          // attention_scratch(s, d) floats, 64-byte aligned
-    float *out;              // f32 [s][out_stride], the head's first column; exactly d columns are written
+    float *out;              // f32 [s][out_stride], the head's first column; exactly d columns of rows first .. past-1 are written
     size_t out_stride;
 };
 
 // Floats of scratch that `attention` needs for s tokens and head width d: k transposed and v in 16-column blocks, and up to 16 rows of scores.
 constexpr size_t attention_scratch(size_t s, size_t d) { return round_up(s, 16) * (2 * round_up(d, 16) + 16); }
+
+// The same in integers. q, k, v are quantised by fixed steps: s8 values, stored as u8 with 128 added. With 1/sqrt(head width) in q,
+//     score[i][j] = sum over c of (q[i][c] - 128) * k[j][c], exact: |score| <= 128 * 255 * d < 2^30. That k keeps its 128 adds 128 * sum(q[i]) to all scores of a
+//                   row, which softmax does not notice.
+//     e[i][j] = rne(255 * 2^x), x = (score[i][j] - max_j score[i][j]) * factor, by `exp2_int` in sq-kernels-inl.h
+//     y[i][c] = float(sum over j of e[i][j] * (v[j][c] - 128)) * (1 / float(sum over j of e[i][j])) * mul[c], each product rounded once; the integers are exact
+// With `fine`, e = rne(65535 * 2^x): small weights beside a large one keep their digits. The sums with its high and low bytes are separate products, joined as
+// fma(float(high), 256, float(low)).
+//     out f32: y;  out u8: clamp(rne(y) + out_zero, 0, 255)
+struct attention_s8_args {
+    const uint8_t *q, *k, *v; // u8 [s][stride], the head's first column, 16-byte aligned
+    size_t stride;
+    size_t s;                 // tokens of the sequence, 1 .. 2^15 (65535 * s < 2^31)
+    size_t d;                 // head width, a multiple of 16, at most 2^15
+    size_t first, past;       // the rows i to compute, first < past <= s
+    bool fine;
+    float factor;             // step of q * step of k * log2(e), 0 .. 2
+    const float *mul;         // [d] step of v, for u8 output over the step of out
+    uint8_t *scratch;         // attention_s8_scratch(s, d) bytes, 64-byte aligned
+    void *out;                // f32 or u8 [s][out_stride], the head's first column; exactly d columns of rows first .. past-1 are written
+    size_t out_stride;
+    bool out_u8;
+    int32_t out_zero;
+};
+
+constexpr size_t ATTENTION_S8_ROWS = 32; // of scores at a time, at most
+
+// Bytes of scratch that `attention_s8` needs: keys and values in panels, then a block of rows of q, of e, and of scores or weighted sums of values.
+constexpr size_t attention_s8_scratch(size_t s, size_t d) {
+    const size_t s64 = round_up(s, 64), d64 = round_up(d, 64);
+    return 2 * s64 * d64 + ATTENTION_S8_ROWS * (d64 + 2 * s64 + 4 * (s64 > 2 * d64 ? s64 : 2 * d64));
+}
 
 // What a table needs of the CPU; sq-cpu.cpp finds the bits.
 enum cpu_feature : uint32_t {
@@ -86,6 +120,7 @@ struct kernels {
     void (*gemm_u8s8)(const gemm_args *);
     void (*gemm_f32)(const gemm_args *);
     void (*attention)(const attention_args *);
+    void (*attention_s8)(const attention_s8_args *);
 
     // out[i] = word[i] * scale + add[i], i < n (rounded up to 16): a row of an s8 table, fma. `add` is position plus type.
     void (*embed_s8)(const int8_t *word, float scale, const float *add, size_t n, float *out);
@@ -117,12 +152,21 @@ const kernels *kernels_plain();
 // out[r][16 p + lane] = sum over i of x[r][i] * w[p][i][lane] for 1..rows rows and 1..panels panels, which lie 16 * k weights apart. out: 64-byte aligned,
 // out_stride a multiple of 16 and at least 16 * panels. ahead: a panel that will be wanted next, to prefetch meanwhile. The float form sums by fma in rising i
 // from 0; its x need be aligned to 4 bytes only.
+// `attention_s8` uses the integer form both ways: with x u8 and w s8, and with x s8 and w u8 behind the same pointer types.
 using int_tile = void (*)(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride,
                           const int8_t *ahead);
+
+// The two integer forms of a table and their largest tile. k of both must be a multiple of k_step, which divides 64.
+struct int_tiles {
+    size_t rows, panels, k_step;
+    int_tile u8s8, s8u8;
+};
 
 #if defined(__x86_64__)
 // gemm_u8s8 of the AVX512-VNNI table with another tile of at most max_rows x max_panels; acc: scratch [max_rows][16 * max_panels], 64-byte aligned.
 void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc);
+// attention_s8 of the AVX512-VNNI table with other tiles.
+void attention_s8_avx512(const attention_s8_args *a, const int_tiles &tiles);
 
 const kernels *kernels_avx2();
 const kernels *kernels_avxvnni();

@@ -291,6 +291,7 @@ struct resolver {
     norm layer_norm(const std::string &name) { return {vector(name + ".gamma", m->arch.width), vector(name + ".beta", m->arch.width)}; }
 
     linear linear_layer(const std::string &name, uint32_t n, uint32_t k);
+    attention attention_of(const std::string &name);
     void compensation(const std::string &name, linear *l);
     table embedding_table(const std::string &name, uint32_t rows);
     void architecture_numbers();
@@ -325,6 +326,24 @@ void resolver::compensation(const std::string &name, linear *l) {
     const int64_t bound = 128 * static_cast<int64_t>(l->k);
     for (uint32_t i = 0; ok() && i < l->n; i++)
         if (l->comp[i] > bound || l->comp[i] < -bound) set(fail(why, SQ_E_FORMAT, "tensor '%s.comp' holds an impossible sum", name.c_str()));
+}
+
+constexpr uint32_t MAX_S8_POSITIONS = 1 << 15; // see attention_s8_args
+
+attention resolver::attention_of(const std::string &name) {
+    attention a;
+    if (!ok() || !m->file.find_meta((name + ".form").c_str())) return a; // as in version 1
+    const uint32_t form = choice(name + ".form", {"f32", "s8", "s8-fine"});
+    a.is_s8 = form != 0;
+    a.is_fine = form == 2;
+    if (!a.is_s8) return a;
+    if (ok() && (m->arch.head_width % 16 != 0 || m->arch.n_positions > MAX_S8_POSITIONS))
+        set(fail(why, SQ_E_FORMAT, "'%s.form' is s8, which heads of width %u and %u positions do not allow", name.c_str(), m->arch.head_width, m->arch.n_positions));
+    a.scale = vector(name + ".scale", m->arch.n_heads);
+    a.mul = vector(name + ".mul", m->arch.width);
+    for (uint32_t h = 0; ok() && h < m->arch.n_heads; h++)
+        if (!(a.scale[h] >= 0 && a.scale[h] <= 1)) set(fail(why, SQ_E_FORMAT, "tensor '%s.scale' holds a step outside 0 to 1", name.c_str()));
+    return a;
 }
 
 table resolver::embedding_table(const std::string &name, uint32_t rows) {
@@ -421,6 +440,7 @@ void resolver::all() {
         const std::string p = "layer." + std::to_string(i) + ".";
         layer l;
         l.qkv = linear_layer(p + "qkv", 3 * a.width, a.width);
+        l.attention = attention_of(p + "attention");
         l.out = linear_layer(p + "out", a.width, a.width);
         l.out_norm = layer_norm(p + "out_norm");
         l.up = linear_layer(p + "up", a.ffn, a.width);

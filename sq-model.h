@@ -21,7 +21,7 @@ namespace sq {
 // ---- the file ----
 
 constexpr char FILE_MAGIC[8] = {'s', 'q', 'm', 'o', 'd', 'e', 'l', '\0'};
-constexpr uint32_t FILE_VERSION = 1;
+constexpr uint32_t FILE_VERSION = 2; // 2: attention in integers
 constexpr size_t FILE_HEADER_BYTES = 64;
 constexpr size_t FILE_ALIGN = 64;      // of every tensor's first byte
 constexpr size_t FILE_ROW_ALIGN = 16;  // elements to which rows are padded, with zeros
@@ -104,8 +104,17 @@ struct norm {
     const float *gamma = nullptr, *beta = nullptr; // [width]
 };
 
+// Attention in f32, or in integers: the scale and bias of `qkv` then hold the steps of its output, which is rounded to s8.
+struct attention {
+    bool is_s8 = false;
+    bool is_fine = false;         // softmax weights of 16 bits instead of 8
+    const float *scale = nullptr; // [n_heads] step of q times step of k
+    const float *mul = nullptr;   // [width] step of v; with a static `out` layer over the step of its input, which attention then writes
+};
+
 struct layer {
     linear qkv;       // [3 * width][width]: query (times 1 / sqrt(head width)), key, value
+    sq::attention attention;
     linear out;       // [width][width]
     norm out_norm;
     linear up;        // [ffn][width]
@@ -193,7 +202,8 @@ void model_hold(sq_model *model);
 
 #ifdef SQ_TAPS
 // Calibration and layer tests watch the one forward pass: in builds with SQ_TAPS a context reports named f32 tensors as they are made.
-//   name    "embed", "qkv", "out", "up", "down" (the input of that linear layer, before any quantising), "hidden" (a layer's output)
+//   name    "embed"; "qkv", "out", "up", "down": the input of that linear layer, before any quantising; "attention": queries, keys and values side by side;
+//           "hidden": a layer's output. What integer attention reads, and what it or FFN-up writes for a static layer, is not reported.
 //   layer   0-based; 0 for "embed"
 //   x       f32 [rows][cols], rows `stride` floats apart
 struct sq_tap {

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
@@ -277,6 +279,135 @@ choice search(const kernels &k, const float_linear &l, const observer &seen, boo
     }
     const auto best = std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
     return {best->smoothing, is_dynamic, all[0].error, best->error, std::move(best->s)};
+}
+
+// ---- attention ----
+
+void attention_observer::see(const float *x, size_t rows, size_t stride) {
+    const size_t columns = 3 * width_;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < columns; j++) {
+            lo_[j] = std::min(lo_[j], x[r * stride + j]);
+            hi_[j] = std::max(hi_[j], x[r * stride + j]);
+        }
+    if (starts_.back() + rows > max_rows_) return;
+    for (size_t r = 0; r < rows; r++) rows_.insert(rows_.end(), x + r * stride, x + r * stride + columns);
+    starts_.push_back(starts_.back() + rows);
+}
+
+void attention_observer::divide_values(const std::vector<float> &s) {
+    const size_t columns = 3 * width_;
+    for (size_t j = 0; j < width_; j++) lo_[2 * width_ + j] /= s[j], hi_[2 * width_ + j] /= s[j];
+    for (size_t i = 0; i < rows_.size(); i++)
+        if (i % columns >= 2 * width_) rows_[i] /= s[i % columns - 2 * width_];
+}
+
+namespace {
+
+constexpr float S8_MOST = 127;
+constexpr int32_t S8_ZERO = 128; // what is added to s8 values that are kept as u8
+
+constexpr float CLIPS[] = {1.0f, 0.85f, 0.7f, 0.55f, 0.4f}; // of queries and keys
+
+int8_attention attention_steps(const attention_observer &seen, size_t n_heads, bool is_fine, float clip) {
+    const size_t width = seen.width(), d = width / n_heads;
+    int8_attention a;
+    a.is_fine = is_fine;
+    a.clip = clip;
+    a.step.resize(3 * width);
+    a.center.resize(3 * width);
+    std::vector<float> most(3 * width);
+    for (size_t c = 0; c < 3 * width; c++) {
+        if (c / width == 1) a.center[c] = (seen.lo()[c] + seen.hi()[c]) / 2;
+        most[c] = std::max(TINY, std::max(seen.hi()[c] - a.center[c], a.center[c] - seen.lo()[c]));
+    }
+    for (size_t h = 0; h < n_heads; h++) {
+        const float *q = &most[h * d], *k = q + width;
+        float g = 0;
+        for (size_t c = 0; c < d; c++) g = std::max(g, clip * sqrtf(q[c] * k[c]) / S8_MOST);
+        for (size_t c = 0; c < d; c++) {
+            const float balance = std::clamp(sqrtf(q[c] / k[c]), MIN_S, MAX_S);
+            a.step[h * d + c] = g * balance;
+            a.step[width + h * d + c] = g / balance;
+        }
+        a.scale.push_back(g * g);
+    }
+    for (size_t c = 2 * width; c < 3 * width; c++) a.mul.push_back(a.step[c] = most[c] / S8_MOST);
+    return a;
+}
+
+// The observed rows, aligned: f32 [rows][3 * width]
+aligned<float> observed_rows(const attention_observer &seen) {
+    const size_t n = seen.start(seen.n_seqs()) * 3 * seen.width();
+    aligned<float> x(n);
+    std::copy(seen.row(0), seen.row(0) + n, x.get());
+    return x;
+}
+
+// Calls each(first row, rows, first column of the head) for every head of every observed sequence.
+template <class Each> void for_heads(const attention_observer &seen, size_t n_heads, Each each) {
+    for (size_t seq = 0; seq < seen.n_seqs(); seq++)
+        for (size_t h = 0; h < n_heads; h++) each(seen.start(seq), seen.start(seq + 1) - seen.start(seq), h * (seen.width() / n_heads));
+}
+
+// Attention in f32: [rows][width]
+aligned<float> attend_f32(const kernels &k, const attention_observer &seen, size_t n_heads) {
+    const size_t width = seen.width(), d = width / n_heads, stride = 3 * width;
+    const aligned<float> x = observed_rows(seen);
+    aligned<float> y(seen.start(seen.n_seqs()) * width);
+    for_heads(seen, n_heads, [&](size_t start, size_t s, size_t column) {
+        aligned<float> scratch(attention_scratch(s, d));
+        const float *q = x.get() + start * stride + column;
+        const attention_args a{q, q + width, q + 2 * width, stride, s, d, 0, s, scratch.get(), y.get() + start * width + column, width};
+        k.attention(&a);
+    });
+    return y;
+}
+
+// Attention in integers: f32 [rows][width]
+aligned<float> attend_s8(const kernels &k, const attention_observer &seen, size_t n_heads, const int8_attention &a) {
+    constexpr float LOG2_E = 1.44269504f;
+    const size_t width = seen.width(), d = width / n_heads, stride = 3 * width, rows = seen.start(seen.n_seqs());
+    aligned<float> y(rows * width);
+    const aligned<float> mul = padded(a.mul);
+    aligned<uint8_t> x(rows * stride);
+    for (size_t i = 0; i < rows * stride; i++) {
+        const size_t c = i % stride;
+        x.get()[i] = static_cast<uint8_t>(std::clamp(nearbyintf((seen.row(0)[i] - a.center[c]) / a.step[c]) + S8_ZERO, 0.0f, 255.0f));
+    }
+    if (k.thread_begin) k.thread_begin();
+    for_heads(seen, n_heads, [&](size_t start, size_t s, size_t column) {
+        aligned<uint8_t> scratch(attention_s8_scratch(s, d));
+        const uint8_t *q = x.get() + start * stride + column;
+        const attention_s8_args args{q, q + width, q + 2 * width, stride, s, d, 0, s, a.is_fine, a.scale[column / d] * LOG2_E, mul.get() + column, scratch.get(),
+                                     y.get() + start * width + column, width, false, 0};
+        k.attention_s8(&args);
+    });
+    if (k.thread_end) k.thread_end();
+    return y;
+}
+
+} // namespace
+
+int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, bool is_fine) {
+    const size_t rows = seen.start(seen.n_seqs());
+    if (rows == 0) return attention_steps(seen, n_heads, is_fine, 1);
+    const aligned<float> exact = attend_f32(k, seen, n_heads);
+    std::array<int8_attention, std::size(CLIPS)> all;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < all.size(); i++) {
+        all[i] = attention_steps(seen, n_heads, is_fine, CLIPS[i]);
+        const aligned<float> y = attend_s8(k, seen, n_heads, all[i]);
+        all[i].error = error_against(exact.get(), y.get(), rows, seen.width(), seen.width());
+    }
+    return *std::min_element(all.begin(), all.end(), [](const int8_attention &p, const int8_attention &q) { return p.error < q.error; });
+}
+
+void fold_steps(const int8_attention &a, int8_linear *qkv) {
+    for (size_t n = 0; n < qkv->n; n++) {
+        qkv->scale[n] /= a.step[n];
+        qkv->bias[n] = (qkv->bias[n] - a.center[n]) / a.step[n];
+    }
 }
 
 void pack_s8(const int8_t *w, size_t n, size_t k, int8_t *out) {

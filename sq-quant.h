@@ -4,6 +4,7 @@
 #ifndef SQ_QUANT_H
 #define SQ_QUANT_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include <string>
@@ -85,6 +86,54 @@ struct choice {
 
 // Tries no smoothing, strengths from 0 to 1 and balanced factors, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
+
+// ---- attention in integers ----
+
+// What calibration keeps of one layer's queries, keys and values: each column's range, and whole sequences up to max_rows rows.
+class attention_observer {
+  public:
+    attention_observer() = default;
+    attention_observer(size_t width, size_t max_rows) : width_(width), max_rows_(max_rows), lo_(3 * width, INFINITY), hi_(3 * width, -INFINITY), starts_(1) {}
+
+    // x: f32 [rows][3 * width] of one sequence, rows `stride` floats apart: queries (times 1 / sqrt(head width)), keys, values.
+    void see(const float *x, size_t rows, size_t stride);
+
+    size_t width() const { return width_; }
+    const std::vector<float> &lo() const { return lo_; } // [3 * width]
+    const std::vector<float> &hi() const { return hi_; } // [3 * width]
+    size_t n_seqs() const { return starts_.size() - 1; }
+    size_t start(size_t seq) const { return starts_[seq]; }
+    const float *row(size_t i) const { return &rows_[i * 3 * width_]; }
+
+    // As observer::divide, for the values: s [width].
+    void divide_values(const std::vector<float> &s);
+
+  private:
+    size_t width_ = 0, max_rows_ = 0;
+    std::vector<float> lo_, hi_, rows_;
+    std::vector<size_t> starts_;
+};
+
+// Attention as the file stores it. `step` and `center` go into scale and bias of the QKV layer, whose outputs become (x - center) / step.
+struct int8_attention {
+    bool is_s8 = false;
+    bool is_fine = false;            // softmax weights of 16 bits
+    std::vector<float> step, center; // [3 * width] of queries, keys, values; center is 0 but for keys
+    std::vector<float> scale;        // [heads] step of a score
+    std::vector<float> mul;          // [width] step of a value
+    float clip = 1;                  // how much of their range queries and keys keep; the rest saturates
+    double error = 0;                // of the output, as `choice` has it, on the observed sequences
+};
+
+// Steps for integer attention, and its error against f32.
+// Keys may be shifted by any vector: that adds the same to all scores of a query, which softmax cancels. So each channel's range is centered at 0.
+// For channel c of a head with largest magnitudes a[c] of the queries and b[c] of the keys, the steps are g sqrt(a / b) and g sqrt(b / a): their product is g * g
+// for all channels, as a score's step must be, and the rounding errors that the two add to a score, proportional to b^2 step_q^2 + a^2 step_k^2, are least.
+// g = clip * max over c of sqrt(a b) / 127; clip = 1 makes the largest value fit, and the one of a few that loses least is taken. Values have a step each, max / 127.
+int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, bool is_fine);
+
+// Makes the QKV layer's outputs (x - center) / step.
+void fold_steps(const int8_attention &a, int8_linear *qkv);
 
 // Lays W [n][k], row-major, in panels (format.md): s8 [n/16][k/4][16][4], k padded to 64; f32 [n/16][k][16]; n padded to 16. The padding of `out` must be zero already.
 void pack_s8(const int8_t *w, size_t n, size_t k, int8_t *out);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -196,7 +197,7 @@ uint32_t cgroup_quota() {
 bool may_run_on(int32_t cpu) {
 #if defined(__linux__)
     cpu_set_t allowed;
-    return cpu >= 0 && cpu < CPU_SETSIZE && sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_ISSET(cpu, &allowed);
+    return cpu >= 0 && cpu < CPU_SETSIZE && sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0 && CPU_ISSET(cpu, &allowed);
 #else
     return cpu >= 0;
 #endif

@@ -56,7 +56,7 @@ class workers {
     alignas(64) std::atomic<uint32_t> phase_{0};
 };
 
-// True if the affinity of the calling thread allows this processor.
+// True if the affinity of the process, that of its first thread, allows this processor.
 bool may_run_on(int32_t cpu);
 
 // The physical cores among the processors that this thread's affinity allows, no more than the cgroup's CPU quota rounded down, and at least 1.

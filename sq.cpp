@@ -64,8 +64,9 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
     m.logit_stride = round_up(h.n_labels, 16);
     m.wide_stride = round_up(std::max<size_t>(3 * static_cast<size_t>(a.width), a.ffn), 16);
     m.q_stride = u8_stride(a.width);
-    m.q_wide_stride = u8_stride(a.ffn);
-    m.attention_floats = round_up(attention_scratch(std::min<size_t>(T, a.n_positions), a.head_width), 16);
+    m.q_wide_stride = u8_stride(std::max<size_t>(3 * static_cast<size_t>(a.width), a.ffn));
+    const size_t longest = std::min<size_t>(T, a.n_positions);
+    m.attention_bytes = round_up(std::max(attention_scratch(longest, a.head_width) * sizeof(float), attention_s8_scratch(longest, a.head_width)), 64);
     m.x = floats(T * m.x_stride);
     m.y = floats(T * m.x_stride);
     m.wide = floats(T * m.wide_stride);
@@ -75,7 +76,7 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
     m.row_zero = reinterpret_cast<int32_t *>(floats(T));
     for (float *&pooled : m.pooled) pooled = floats(c->max_seqs * m.pooled_stride);
     m.logits = floats((h.kind == SQ_HEAD_CLASSIFY ? c->max_seqs : T) * m.logit_stride);
-    m.attention = floats(c->threads->count() * m.attention_floats);
+    m.attention = take_bytes(c->threads->count() * m.attention_bytes);
     m.position_of = reinterpret_cast<uint32_t *>(floats(T));
     return at;
 }
@@ -271,6 +272,7 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     if (int status = create_workers(p, c)) return status;
     model_hold(model);
     c->model = model;
+    c->n_taken.reset(new std::atomic<uint32_t>[model->arch.n_layers]);
     if (int status = allocate(c)) return status;
     if (!c->threads->start()) return fail(&c->error, SQ_E_MEM, "cannot start %u threads", c->threads->count());
     return SQ_OK;
@@ -418,6 +420,8 @@ struct pass {
         return {n * thread / count, n * (thread + 1) / count};
     }
 
+    static constexpr int32_t S8_ZERO = 128; // what is added to s8 values that are kept as u8
+
     // Ends a step: all threads have finished it, and thread 0 books its time.
     void step(uint32_t thread, uint32_t op, size_t ops = 0) {
         c->threads->barrier();
@@ -504,38 +508,83 @@ struct pass {
             g.row_zero = l.is_dynamic ? c->mem.row_zero : nullptr;
             if (g.residual) g.residual += column;
             if (g.out_mul) g.out_mul += column;
-            g.out = static_cast<uint8_t *>(g.out) + column * (g.out_mul ? 1 : sizeof(float));
+            g.out = static_cast<uint8_t *>(g.out) + column * (g.out_u8 ? 1 : sizeof(float));
             (l.is_s8 ? k().gemm_u8s8 : k().gemm_f32)(&g);
         }
         step(thread, op, 2 * rows * l.n * l.k);
     }
 
-    // y: softmax(q k') v for every sequence and head, from `wide`, where a row holds q, k and v side by side.
-    void attention(uint32_t thread) {
-        const scratch &s = c->mem;
-        const architecture &a = arch();
-        const share items = split(static_cast<size_t>(batch->n_seqs) * a.n_heads, thread);
-        for (size_t i = items.first; i < items.past; i++) {
-            const size_t seq = i / a.n_heads, column = i % a.n_heads * a.head_width, first = batch->starts[seq];
-            attention_args g;
-            g.q = s.wide + first * s.wide_stride + column;
-            g.k = g.q + a.width;
-            g.v = g.k + a.width;
-            g.stride = s.wide_stride;
-            g.s = batch->starts[seq + 1] - first;
-            g.d = a.head_width;
-            g.scratch = s.attention + thread * s.attention_floats;
-            g.out = s.y + first * s.x_stride + column;
-            g.out_stride = s.x_stride;
-            k().attention(&g);
+    // Attention is shared out in pieces, a head of one sequence each, or some of its rows where there would be too few pieces for all threads. Pieces differ in
+    // size as sequences differ in length, so each thread takes the next one when it is done with its last.
+    size_t row_parts() const {
+        constexpr size_t PIECES_PER_THREAD = 4, MOST_PARTS = 8; // every part packs the keys and values again, which costs some 16 rows' time
+        const size_t heads = static_cast<size_t>(batch->n_seqs) * arch().n_heads, threads = c->threads->count();
+        return threads == 1 ? 1 : std::min(MOST_PARTS, (PIECES_PER_THREAD * threads + heads - 1) / heads);
+    }
+
+    // softmax(q k') v for every sequence and head. In f32: from `wide`, where a row holds q, k and v side by side, to y. In integers: from q_wide to y, or for a
+    // static output layer to q.
+    void attention(uint32_t thread, uint32_t i) {
+        const sq::layer &l = model().layers[i];
+        const size_t parts = row_parts(), n = static_cast<size_t>(batch->n_seqs) * arch().n_heads * parts;
+        for (size_t piece; (piece = c->n_taken[i].fetch_add(1, std::memory_order_relaxed)) < n;) {
+            const size_t seq = piece / parts / arch().n_heads, head = piece / parts % arch().n_heads, part = piece % parts;
+            const size_t start = batch->starts[seq], s = batch->starts[seq + 1] - start, first = s * part / parts, past = s * (part + 1) / parts;
+            if (first < past) (l.attention.is_s8 ? attend_s8 : attend_f32)(*this, thread, l, head, start, s, first, past);
         }
         size_t ops = 0;
         for (uint32_t seq = 0; thread == 0 && seq < batch->n_seqs; seq++) {
             const size_t len = batch->starts[seq + 1] - batch->starts[seq];
-            ops += 4 * len * len * a.width;
+            ops += 4 * len * len * arch().width;
         }
         step(thread, SQ_OP_ATTENTION, ops);
     }
+
+    // One head's rows first .. past-1 of the s tokens from `start` on
+    static void attend_f32(pass &p, uint32_t thread, const sq::layer &, size_t head, size_t start, size_t s, size_t first, size_t past) {
+        const scratch &m = p.c->mem;
+        const size_t width = p.arch().width, column = head * p.arch().head_width;
+        attention_args g{};
+        g.q = m.wide + start * m.wide_stride + column;
+        g.k = g.q + width;
+        g.v = g.k + width;
+        g.stride = m.wide_stride;
+        g.s = s;
+        g.d = p.arch().head_width;
+        g.first = first;
+        g.past = past;
+        g.scratch = reinterpret_cast<float *>(m.attention + thread * m.attention_bytes);
+        g.out = m.y + start * m.x_stride + column;
+        g.out_stride = m.x_stride;
+        p.k().attention(&g);
+    }
+
+    static void attend_s8(pass &p, uint32_t thread, const sq::layer &l, size_t head, size_t start, size_t s, size_t first, size_t past) {
+        constexpr float LOG2_E = 1.44269504f;
+        const scratch &m = p.c->mem;
+        const size_t width = p.arch().width, column = head * p.arch().head_width;
+        attention_s8_args g{};
+        g.q = m.q_wide + start * m.q_wide_stride + column;
+        g.k = g.q + width;
+        g.v = g.k + width;
+        g.stride = m.q_wide_stride;
+        g.s = s;
+        g.d = p.arch().head_width;
+        g.first = first;
+        g.past = past;
+        g.fine = l.attention.is_fine;
+        g.factor = l.attention.scale[head] * LOG2_E;
+        g.mul = l.attention.mul + column;
+        g.scratch = m.attention + thread * m.attention_bytes;
+        g.out_u8 = writes_out_input(l);
+        g.out = g.out_u8 ? static_cast<void *>(m.q + start * m.q_stride + column) : m.y + start * m.x_stride + column;
+        g.out_stride = g.out_u8 ? m.q_stride : m.x_stride;
+        g.out_zero = l.out.zero;
+        p.k().attention_s8(&g);
+    }
+
+    // True where attention quantises for the output layer as it writes.
+    static bool writes_out_input(const sq::layer &l) { return l.attention.is_s8 && l.out.is_s8 && !l.out.is_dynamic; }
 
     // x: one transformer layer. On entry x is f32, and q holds it quantised for the QKV layer; on exit both hold the same for the next layer.
     void layer(uint32_t thread, uint32_t i) {
@@ -545,14 +594,18 @@ struct pass {
 
         see(thread, "qkv", i, s.x, arch().width, s.x_stride);
         gemm_args qkv{};
-        qkv.out = s.wide;
-        qkv.out_stride = s.wide_stride;
+        qkv.out_u8 = l.attention.is_s8;
+        qkv.out = qkv.out_u8 ? static_cast<void *>(s.q_wide) : s.wide;
+        qkv.out_stride = qkv.out_u8 ? s.q_wide_stride : s.wide_stride;
+        qkv.out_zero = S8_ZERO;
         product(thread, SQ_OP_QKV, l.qkv, T, s.x, s.x_stride, s.q, s.q_stride, qkv);
+        if (!qkv.out_u8) see(thread, "attention", i, s.wide, 3 * arch().width, s.wide_stride);
 
-        attention(thread);
-        see(thread, "out", i, s.y, arch().width, s.x_stride);
-
-        if (l.out.is_s8) quantize_rows(thread, l.out, s.y, s.x_stride, s.q, s.q_stride);
+        attention(thread, i);
+        if (!writes_out_input(l)) {
+            see(thread, "out", i, s.y, arch().width, s.x_stride);
+            if (l.out.is_s8) quantize_rows(thread, l.out, s.y, s.x_stride, s.q, s.q_stride);
+        }
         gemm_args out{};
         out.residual = s.x;
         out.out = s.x;
@@ -575,6 +628,7 @@ struct pass {
         up.act = arch().act;
         up.out = fused ? static_cast<void *>(s.q_wide) : s.wide;
         up.out_stride = fused ? s.q_wide_stride : s.wide_stride;
+        up.out_u8 = fused;
         up.out_mul = fused ? l.down.mul : nullptr;
         up.out_zero = l.down.zero;
         product(thread, SQ_OP_UP, l.up, T, s.x, s.x_stride, s.q, s.q_stride, up);
@@ -667,6 +721,7 @@ void find_positions(sq_ctx *c, const sq_batch &batch) {
 int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling) {
     pass p{c, &batch, batch.starts[batch.n_seqs], what, pooling};
     find_positions(c, batch);
+    for (uint32_t i = 0; i < c->model->arch.n_layers; i++) c->n_taken[i].store(0, std::memory_order_relaxed);
     p.last_ns = now_ns();
     c->threads->run([](void *arg, uint32_t thread) { static_cast<pass *>(arg)->all(thread); }, &p);
     c->stats.n_forward++;

@@ -12,6 +12,8 @@ namespace {
 
 // Rows of each layer's input that the search sees. 256 rows of BERT-large (24 layers, 3 x 1024 + 4096 columns) take 176 MB.
 constexpr size_t SAMPLE_ROWS = 256;
+// Rows of whole sequences that integer attention is judged on; of BERT-large (24 layers, 3 x 1024 columns) they take 151 MB.
+constexpr size_t ATTENTION_ROWS = 512;
 
 struct ctx_deleter {
     void operator()(sq_ctx *c) const { sq_ctx_free(c); }
@@ -19,11 +21,15 @@ struct ctx_deleter {
 
 struct observation {
     calibration *out;
-    bool keep; // the batch that is running holds texts whose rows stay in the samples
+    bool keep;                           // the batch that is running holds texts whose rows stay in the samples
+    const std::vector<uint32_t> *starts; // of its sequences
 };
 
 void observe(void *user, const char *name, uint32_t l, const float *x, size_t rows, size_t, size_t stride) {
     const observation *o = static_cast<observation *>(user);
+    const std::vector<uint32_t> &starts = *o->starts;
+    for (size_t seq = 0; strcmp(name, "attention") == 0 && seq + 1 < starts.size(); seq++)
+        o->out->attention[l].see(x + starts[seq] * stride, starts[seq + 1] - starts[seq], stride);
     for (uint32_t role = QKV; role <= DOWN; role++)
         if (strcmp(name, ROLE_NAMES[role]) == 0) o->out->layers[l][role].see(x, rows, stride, o->keep);
 }
@@ -46,7 +52,9 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_k
     const std::unique_ptr<sq_ctx, ctx_deleter> ctx(raw);
     const size_t budget = std::max(512u, a.max_tokens); // the context's default for max_tokens
     out->layers.assign(a.n_layers, {observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.ffn, SAMPLE_ROWS)});
-    observation seeing{out, n_kept > 0};
+    out->attention.assign(a.n_layers, attention_observer(a.width, ATTENTION_ROWS));
+    std::vector<uint32_t> starts(1, 0);
+    observation seeing{out, n_kept > 0, &starts};
     sq_ctx_set_tap(ctx.get(), {observe, &seeing});
 
     // Heads that judge pairs see second segments and separators in the middle, and so must calibration.
@@ -55,7 +63,6 @@ int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_k
     options.max_len = a.max_tokens;
     options.truncate = true;
     std::vector<int32_t> ids, types;
-    std::vector<uint32_t> starts(1, 0);
     std::vector<float> vectors;
     encoding e;
     for (size_t i = 0; i <= texts.size(); i++) {

@@ -1,4 +1,4 @@
-// convert/calibrate.h - runs texts through the library's own forward pass and observes what each linear layer reads.
+// convert/calibrate.h - runs texts through the library's own forward pass and observes what each linear layer and each attention reads.
 #ifndef SQ_CONVERT_CALIBRATE_H
 #define SQ_CONVERT_CALIBRATE_H
 
@@ -16,6 +16,7 @@ constexpr std::array<const char *, 4> ROLE_NAMES = {"qkv", "out", "up", "down"};
 
 struct calibration {
     std::vector<std::array<observer, 4>> layers; // by linear_role
+    std::vector<attention_observer> attention;   // by layer
     uint32_t n_texts = 0, n_tokens = 0;
 };
 

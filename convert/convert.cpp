@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <memory>
@@ -109,6 +110,22 @@ choice choose(const kernels &k, const float_linear &l, const observer &seen, boo
     return d.error <= DYNAMIC_GAIN * c.error ? d : c;
 }
 
+// Attention whose output would be off by more than this in integers stays in f32.
+constexpr double ATTENTION_ERROR_LIMIT = 0.08, COARSE_ERROR_LIMIT = 0.005;
+
+// Chooses the form of attention and fits the layers around it: QKV then gives rounded steps, and attention writes what a static output layer reads.
+int8_attention choose_attention(const kernels &k, const attention_observer &seen, uint32_t n_heads, int8_linear *qkv, const int8_linear &out) {
+    constexpr size_t MULTIPLE = 16; // of head widths that the kernels take
+    if (seen.width() / n_heads % MULTIPLE != 0) return {};
+    int8_attention a = quantize_attention(k, seen, n_heads, false);
+    if (a.error > COARSE_ERROR_LIMIT) a = quantize_attention(k, seen, n_heads, true);
+    a.is_s8 = a.error <= ATTENTION_ERROR_LIMIT && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
+    if (!a.is_s8) return a;
+    fold_steps(a, qkv);
+    for (size_t c = 0; c < a.mul.size() && !out.is_dynamic; c++) a.mul[c] *= out.mul[c];
+    return a;
+}
+
 // Chooses and writes the four linear layers of one transformer layer. The attention output comes first, since its smoothing changes the value projection.
 int quantize_layer(const float_model &source, uint32_t i, const kernels &k, bool is_dynamic, calibration *seen, writer *out, convert_result *result,
                    message *why) {
@@ -125,9 +142,13 @@ int quantize_layer(const float_model &source, uint32_t i, const kernels &k, bool
         if (folded) {
             value_divisor = chosen[role].s;
             input.divide(value_divisor);
+            seen->attention[i].divide_values(value_divisor);
         }
         q[role] = quantize(l, input, chosen[role].s, chosen[role].is_dynamic, folded);
     }
+    const int8_attention attention = choose_attention(k, seen->attention[i], source.config().n_heads, &q[QKV], q[OUT]);
+    write_attention(i, attention, out);
+    result->attention.push_back({attention.is_s8, attention.clip, attention.error});
     for (linear_role role : {QKV, OUT, UP, DOWN}) {
         write_linear(i, role, q[role], out);
         result->layers.push_back({i, role, std::move(chosen[role])});

@@ -28,10 +28,17 @@ struct layer_report {
     choice chosen; // errors are relative, on a sample of the calibration rows
 };
 
+struct attention_report {
+    bool is_s8;
+    float clip;   // as in int8_attention
+    double error; // relative, of integer attention's output on calibration texts
+};
+
 struct convert_result {
     std::string description;          // "BERT, 6 layers, 384 wide, ..."
     uint32_t n_texts = 0, n_tokens = 0; // of calibration
     std::vector<layer_report> layers; // empty for a float model
+    std::vector<attention_report> attention; // by layer; empty for a float model
 };
 
 // Returns SQ_OK, or an error with its reason; then no output file exists (an older one of that name stays).

@@ -209,4 +209,12 @@ void write_linear(uint32_t layer, linear_role role, const int8_linear &l, writer
     else out->meta_u32(p + ".zero", static_cast<uint32_t>(l.zero));
 }
 
+void write_attention(uint32_t layer, const int8_attention &a, writer *out) {
+    const std::string p = "layer." + std::to_string(layer) + ".attention";
+    out->meta_string(p + ".form", !a.is_s8 ? "f32" : a.is_fine ? "s8-fine" : "s8");
+    if (!a.is_s8) return;
+    out->rows(p + ".scale", DT_F32, a.scale.data(), 1, static_cast<uint32_t>(a.scale.size()));
+    out->rows(p + ".mul", DT_F32, a.mul.data(), 1, static_cast<uint32_t>(a.mul.size()));
+}
+
 } // namespace sq

@@ -53,6 +53,8 @@ class float_model {
 // Appends a layer's entries, "layer.I.ROLE.*".
 void write_linear(uint32_t layer, linear_role role, const float_linear &l, writer *out);
 void write_linear(uint32_t layer, linear_role role, const int8_linear &l, writer *out);
+// "layer.I.attention.*"
+void write_attention(uint32_t layer, const int8_attention &a, writer *out);
 
 } // namespace sq
 

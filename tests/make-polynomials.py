@@ -2,6 +2,7 @@
 """Finds the polynomial coefficients of sq-kernels-inl.h. Needs numpy; takes a minute.
 
 exp: e^r = 1 + r + r^2 q(r), |r| <= ln(2)/2, q of degree 3, least relative error.
+exp2: 2^f = 1 + f q(f), |f| <= 1/2, q of degree 2, least relative error.
 gelu: x Phi(x) = max(x, 0) - u Q(u), u = min(|x|, c), where Q(u) = Phi(-u) is a smooth step from 1/2 down to 0. Q is computed as a chain of seven fused
 multiply-adds, each either a Horner step w <- w u + p ("H") or a squaring w <- w w + p ("S"): squarings flatten the Gaussian tail into something that a
 short polynomial can follow, as Phi(-u)^(1/4) is nearly exp(-u^2 / 8). The constants are fitted for the least absolute error of u Q(u) by iteratively
@@ -81,6 +82,14 @@ def fit_exp():
     print_coefficients("exp", p)
 
 
+def fit_exp2():
+    f = nodes(-0.5, 0.5)
+    poly = lambda p: 1 + f * ((p[0] * f + p[1]) * f + p[2])
+    worst, p = reweighted(lambda p: poly(p) / 2 ** f - 1, np.array([0.055, 0.24, 0.69]), 200)
+    print("exp2 error %.3g" % np.abs(poly(p.astype(np.float32).astype(float)) / 2 ** f - 1).max())
+    print_coefficients("exp2", p)
+
+
 def tail_erf(u):
     return np.array([0.5 * math.erfc(v / math.sqrt(2)) for v in u])
 
@@ -91,5 +100,6 @@ def tail_tanh(u):
 
 if __name__ == "__main__":
     fit_exp()
+    fit_exp2()
     fit_gelu("gelu_erf", tail_erf, 5.5)
     fit_gelu("gelu_tanh", tail_tanh, 5.0)

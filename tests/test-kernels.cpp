@@ -86,7 +86,7 @@ double activation_error(activation act) { return act == ACT_GELU_ERF ? 3e-6 : ac
 // One random layer with everything that gemm_args can point to
 struct layer {
     size_t m, n_panels, k, x_stride, out_stride;
-    bool is_float, extreme;
+    bool is_float, extreme, mul_folded = false;
     guarded<uint8_t> x;
     guarded<int8_t> w;
     guarded<float> xf, wf, scale, bias, row_scale, residual, out_mul;
@@ -139,7 +139,8 @@ struct layer {
         g.residual = with_residual ? residual.get() : nullptr;
         g.out = out;
         g.out_stride = out_stride;
-        g.out_mul = to_u8 ? out_mul.get() : nullptr;
+        g.out_u8 = to_u8;
+        g.out_mul = to_u8 && !mul_folded ? out_mul.get() : nullptr;
         g.out_zero = to_u8 ? (int32_t)(m * 37 % 256) : 0;
         return g;
     }
@@ -194,7 +195,7 @@ void check_layer(layer &l, activation act, bool with_residual, bool to_u8, bool 
         for (size_t n = 0; n < 16 * l.n_panels; n++) {
             double bound, want = l.expected(g, t, n, &bound), got;
             if (to_u8) {
-                const double m = g.out_mul[n];
+                const double m = g.out_mul ? g.out_mul[n] : 1;
                 bound = 0.5 + bound * m + U * fabs(want * m);
                 want = std::min(std::max(want * m + g.out_zero, 0.0), 255.0);
                 got = q[t * l.out_stride + n];
@@ -228,12 +229,16 @@ void test_layers(const std::vector<const kernels *> &others) {
         for (bool is_float : {false, true}) {
             layer l(m, 1 + m % 3, is_float ? 40 + m : 64 * (1 + m % 3), is_float, false);
             every_form(is_float, [&](activation a, bool r, bool u, bool d) { check_layer(l, a, r, u, d); });
+            l.mul_folded = true;
+            check_layer(l, ACT_NONE, false, true, !is_float);
         }
     for (size_t m = 1; m <= 70; m += CHECK_SANITIZED ? 9 : 1)
         for (const kernels *table : others)
             for (bool is_float : {false, true}) {
                 layer l(m, (size_t)pick(1, 11), is_float ? (size_t)pick(1, 130) : 64 * (size_t)pick(1, 5), is_float, m % 10 == 0);
                 every_form(is_float, [&](activation a, bool r, bool u, bool d) { compare_layer(table, l, a, r, u, d); });
+                l.mul_folded = true;
+                compare_layer(table, l, ACT_NONE, false, true, !is_float);
             }
     for (const kernels *table : others) { // more rows than one block of 512 KiB
         layer l(300, 2, 4096, false, true);
@@ -336,7 +341,7 @@ void test_exp(const std::vector<const kernels *> &tables) {
         double worst = 0;
         for (float t = 0; t < 110; t += 0.0131f) {
             k[1] = -t;
-            attention_args a{q.get(), k.get(), v.get(), 1, 2, 1, scratch.get(), out.get(), 1};
+            attention_args a{q.get(), k.get(), v.get(), 1, 2, 1, 0, 2, scratch.get(), out.get(), 1};
             table->attention(&a);
             const double e = exp(-(double)std::min(t, 87.0f));
             worst = std::max(worst, fabs(out[0] / (e / (1 + e)) - 1));
@@ -361,7 +366,7 @@ struct heads {
     }
     void run(const kernels *table, float *out) {
         std::fill(scratch.get(), scratch.get() + scratch.n, NOT);
-        attention_args a{q.get(), k.get(), v.get(), stride, s, d, scratch.get(), out, out_stride};
+        attention_args a{q.get(), k.get(), v.get(), stride, s, d, 0, s, scratch.get(), out, out_stride};
         table->attention(&a);
     }
 };
@@ -410,6 +415,117 @@ void test_attention(const std::vector<const kernels *> &others) {
             CHECK(same(a, b));
         }
     }
+}
+
+// Rows in parts are the rows of the whole.
+void test_attention_parts(const std::vector<const kernels *> &tables) {
+    heads h(40, 32);
+    guarded<float> whole((h.s - 1) * h.out_stride + h.d, 7), parts(whole.n, 7);
+    for (const kernels *table : tables) {
+        h.run(table, whole.get());
+        for (size_t first : {0, 7, 24}) {
+            const size_t past = first == 0 ? 7 : first == 7 ? 24 : 40;
+            attention_args a{h.q.get(), h.k.get(), h.v.get(), h.stride, h.s, h.d, first, past, h.scratch.get(), parts.get(), h.out_stride};
+            table->attention(&a);
+        }
+        CHECK(same(whole, parts));
+    }
+}
+
+// ---- attention in integers ----
+
+struct heads_s8 {
+    size_t s, d, stride, out_stride;
+    bool fine = false;
+    float factor;
+    guarded<uint8_t> q, k, v, scratch;
+    guarded<float> mul;
+    heads_s8(size_t s_, size_t d_, float factor_, bool extreme)
+        : s(s_), d(d_), stride(d_ + 16), out_stride(d_ + 64), factor(factor_), q((s - 1) * stride + d), k(q.n), v(q.n), scratch(attention_s8_scratch(s, d)), mul(d) {
+        for (size_t i = 0; i < q.n; i++) {
+            q[i] = (uint8_t)(extreme ? pick(0, 1) * 255 : pick(0, 255));
+            k[i] = (uint8_t)(extreme ? pick(0, 1) * 255 : pick(0, 255));
+            v[i] = (uint8_t)(extreme ? 255 * (i & 1) : pick(0, 255));
+        }
+        for (size_t c = 0; c < d; c++)
+            mul[c] = real(0.005f, 0.05f);
+    }
+    void run(const kernels *table, size_t first, size_t past, bool out_u8, void *out) {
+        std::fill(scratch.get(), scratch.get() + scratch.n, (uint8_t)0xA5);
+        if (table->thread_begin)
+            table->thread_begin();
+        const attention_s8_args a{q.get(), k.get(), v.get(), stride, s, d, first, past, fine, factor, mul.get(), scratch.get(), out, out_stride, out_u8, 101};
+        table->attention_s8(&a);
+        if (table->thread_end)
+            table->thread_end();
+    }
+};
+
+// Plain against integers of 64 bits and exp2 in double. An e may be off by 1.01e-4 of itself before it is rounded, which bounds the rest.
+void check_attention_s8(heads_s8 &h) {
+    guarded<float> out((h.s - 1) * h.out_stride + round_up(h.d, 16), 7);
+    guarded<uint8_t> q(out.n, 7);
+    h.run(kernels_plain(), 0, h.s, false, out.get());
+    h.run(kernels_plain(), 0, h.s, true, q.get());
+    double worst = 0, worst_u8 = 0;
+    for (size_t i = 0; i < h.s; i++) {
+        std::vector<int64_t> score(h.s);
+        for (size_t j = 0; j < h.s; j++)
+            for (size_t c = 0; c < h.d; c++)
+                score[j] += ((int64_t)h.q[i * h.stride + c] - 128) * ((int64_t)h.k[j * h.stride + c] - 128);
+        const int64_t high = *std::max_element(score.begin(), score.end());
+        std::vector<double> e(h.s), doubt(h.s);
+        double sum = 0, sum_doubt = 0;
+        for (size_t j = 0; j < h.s; j++) {
+            const double exact = (h.fine ? 65535 : 255) * exp2((double)(score[j] - high) * h.factor), off = exact * 1.02e-4;
+            e[j] = nearbyint(exact);
+            doubt[j] = score[j] == high ? 0 : std::max(nearbyint(exact + off) - e[j], e[j] - nearbyint(exact - off));
+            sum += e[j];
+            sum_doubt += doubt[j];
+        }
+        for (size_t c = 0; c < h.d; c++) {
+            double y = 0, error = 0;
+            for (size_t j = 0; j < h.s; j++) {
+                y += e[j] * (h.v[j * h.stride + c] - 128.0);
+                error += doubt[j] * 128;
+            }
+            const double want = y / sum * h.mul[c];
+            const double bound = (error + fabs(y) / sum * sum_doubt) / (sum - sum_doubt) * h.mul[c] + 5 * U * fabs(want) + 1e-12;
+            worst = std::max(worst, fabs(out[i * h.out_stride + c] - want) / bound);
+            worst_u8 = std::max(worst_u8, fabs(q[i * h.out_stride + c] - std::min(std::max(want + 101, 0.0), 255.0)) / (0.5 + bound));
+        }
+    }
+    CHECK_NEAR(worst, 0, 1);
+    CHECK_NEAR(worst_u8, 0, 1);
+}
+
+void compare_attention_s8(const kernels *table, heads_s8 &h) {
+    const size_t n = (h.s - 1) * h.out_stride + h.d, cut = h.s / 3;
+    guarded<float> y0(n, 7), y1(n, 7), parts(n, 7);
+    guarded<uint8_t> q0(n, 7), q1(n, 7);
+    h.run(kernels_plain(), 0, h.s, false, y0.get());
+    h.run(kernels_plain(), 0, h.s, true, q0.get());
+    h.run(table, 0, h.s, false, y1.get());
+    h.run(table, 0, h.s, true, q1.get());
+    if (cut > 0)
+        h.run(table, 0, cut, false, parts.get());
+    h.run(table, cut, h.s, false, parts.get());
+    if (!CHECK(same(y0, y1) && same(q0, q1) && same(y0, parts)))
+        printf("  %s: s %zu d %zu fine %d factor %g\n", table->name, h.s, h.d, h.fine, (double)h.factor);
+}
+
+void test_attention_s8(const std::vector<const kernels *> &others) {
+    const size_t shapes[][2] = {{1, 16}, {2, 32}, {3, 64}, {15, 64}, {16, 48}, {17, 64}, {33, 80}, {64, 32}, {65, 64}, {100, 32}, {131, 64}, {257, 128}, {300, 16}};
+    for (auto &shape : shapes)
+        for (float factor : {1e-4f, 2e-3f, 0.0f, 2.0f}) {
+            heads_s8 h(shape[0], shape[1], factor, factor == 2.0f);
+            for (bool fine : {false, true}) {
+                h.fine = fine;
+                check_attention_s8(h);
+                for (const kernels *table : others)
+                    compare_attention_s8(table, h);
+            }
+        }
 }
 
 // ---- rows ----
@@ -588,6 +704,8 @@ int main() {
     test_layers(others);
     test_in_place(tables);
     test_attention(others);
+    test_attention_parts(tables);
+    test_attention_s8(others);
     test_row_values();
     test_rows(others);
     return check_summary("test-kernels");

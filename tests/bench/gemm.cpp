@@ -100,6 +100,7 @@ void measure(const kernels *table, const shape &s, size_t m, bool cold) {
     g.k = s.k;
     g.scale = g.out_mul = scale.get();
     if (!s.to_u8) g.out_mul = nullptr;
+    g.out_u8 = s.to_u8;
     g.bias = bias.get();
     if (s.dynamic) {
         g.comp = comp.get();
