@@ -2,7 +2,8 @@
 // the work goes to cli-instances.cpp.
 //
 // Calls are timed one by one, in blocks of some 20 ms. Right before and after each block a loop of independent multiply-adds runs, on one thread and on all
-// threads at once; a block's rate is divided by the mean of the two, so that changes of frequency drop out. The share is the median over the blocks.
+// threads at once; a block's rate (at its median time) is divided by the mean of the two, so that changes of frequency drop out. The share is the median over
+// the blocks.
 #include <algorithm>
 
 #include "cli-measure.h"
@@ -47,13 +48,14 @@ std::vector<int32_t> pin_one_instance(uint32_t *n_threads) {
 
 class latency_bench {
   public:
-    latency_bench(const options &o, sq_model *model, const sq_model_info &info, uint32_t n_threads, const std::vector<int32_t> &cpus)
-        : o_(o), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), team_(n_threads, cpus),
+    latency_bench(const options &o, sq_model *model, const sq_model_info &info, uint32_t n_threads, const std::vector<int32_t> &cpus,
+                  const std::vector<int32_t> &home)
+        : o_(o), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), home_(home), team_(n_threads, cpus),
           peak_(sq_isa_string(model), arithmetic_of(info), &team_) {}
 
     latency measure(uint32_t length) {
         workload load(info_, length, o_.batch ? o_.batch : 1);
-        const ctx_ptr ctx = make_measuring_ctx(model_, load, n_threads_, cpus_);
+        const ctx_ptr ctx = make_measuring_ctx(model_, load, n_threads_, cpus_, home_);
         warm_up(&load, ctx.get());
         std::vector<double> times;
         share_meter one, all;
@@ -61,13 +63,15 @@ class latency_bench {
         const double first_ops = ops_before;
         double one_before = peak_.one(), all_before = peak_.all();
         while (o_.runs ? times.size() < o_.runs : spent < seconds()) {
-            const double elapsed = run_block(&load, ctx.get(), &times);
-            const double ops = matrix_ops(ctx_stats(ctx.get())), rate = (ops - ops_before) / elapsed;
+            const size_t n_before = times.size();
+            spent += run_block(&load, ctx.get(), &times);
+            const std::vector<double> block(times.begin() + static_cast<ptrdiff_t>(n_before), times.end());
+            const double ops = matrix_ops(ctx_stats(ctx.get()));
+            const double rate = (ops - ops_before) / static_cast<double>(block.size()) / quantile(block, 0.5);
             const double one_after = peak_.one(), all_after = peak_.all();
             one.add(rate, one_before, one_after);
             all.add(rate, all_before, all_after);
             one_before = one_after, all_before = all_after, ops_before = ops;
-            spent += elapsed;
         }
         latency r;
         r.length = length;
@@ -89,7 +93,7 @@ class latency_bench {
     sq_model *model_;
     const sq_model_info &info_;
     uint32_t n_threads_;
-    const std::vector<int32_t> &cpus_;
+    const std::vector<int32_t> &cpus_, &home_;
     thread_team team_;
     peak_meter peak_;
 
@@ -147,6 +151,7 @@ std::string json_of(const latency &r) {
 
 void run_latency(const options &o) {
     uint32_t n_threads = o.threads;
+    const std::vector<int32_t> home = allowed_cpus();
     std::vector<int32_t> cpus;
     if (o.pin) cpus = pin_one_instance(&n_threads); // before loading: a private copy of the weights then lies near
     const model_ptr model = load_model(o);
@@ -154,9 +159,9 @@ void run_latency(const options &o) {
     const std::vector<uint32_t> lengths = lengths_of(o, info);
     const uint32_t batch = o.batch ? o.batch : 1;
     for (uint32_t length : lengths) workload(info, length, batch); // what cannot be run is refused before anything is measured
-    if (n_threads == 0) n_threads = ctx_stats(make_measuring_ctx(model.get(), workload(info, 1, 1), 0, {}).get()).n_threads;
+    if (n_threads == 0) n_threads = ctx_stats(make_measuring_ctx(model.get(), workload(info, 1, 1), 0, {}, {}).get()).n_threads;
 
-    latency_bench bench(o, model.get(), info, n_threads, cpus);
+    latency_bench bench(o, model.get(), info, n_threads, cpus, home);
     output out("");
     if (!o.json) {
         const std::string how = formatted("%u thread%s%s, batch %u", unsigned{n_threads}, n_threads == 1 ? "" : "s", o.pin ? ", pinned" : "", unsigned{batch});

@@ -207,9 +207,9 @@ class instance_team {
 
     // Workers are bound by the library, or inherit the affinity of this thread.
     void prepare(instance *i) const {
-        const std::vector<int32_t> own = i->place.cpus.empty() ? i->place.room : std::vector<int32_t>{i->place.cpus[0]};
-        if (!own.empty() && !bind_this_thread(own)) fail("the system refuses to bind a thread to processor %d", int{own[0]});
-        i->ctx = make_measuring_ctx(i->model, i->load, n_threads_, i->place.cpus);
+        const std::vector<int32_t> &room = i->place.room;
+        if (!room.empty() && !bind_this_thread(room)) fail("the system refuses to bind a thread to a node's %zu processors", room.size());
+        i->ctx = make_measuring_ctx(i->model, i->load, n_threads_, i->place.cpus, i->place.cpus);
         i->load.run(i->ctx.get());
     }
 
@@ -281,6 +281,7 @@ throughput measure(const options &o, const std::map<int32_t, model_ptr> &models,
         if (first_bytes == 0) first_bytes = static_cast<double>(memory_in_use().resident);
     }
     if (o.instances > 1) r.growth_bytes = (static_cast<double>(memory_in_use().resident) - first_bytes) / (o.instances - 1);
+    if (!all_cpus.empty()) bind_this_thread({all_cpus[0]}); // as the first of the peak's threads; it sleeps while the instances run
     const double peak_before = peak.all();
     team.measure();
     share_meter share;

@@ -41,7 +41,9 @@ void workload::run(sq_ctx *ctx) {
     fail("%s", *why ? why : sq_status_string(status));
 }
 
-ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus) {
+ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus,
+                          const std::vector<int32_t> &home) {
+    if (!cpus.empty() && !bind_this_thread(home)) fail("the system refuses to bind a thread to %zu processors", home.size());
     sq_ctx_params params;
     sq_ctx_params_init(&params, sizeof params);
     params.n_threads = n_threads;
@@ -52,6 +54,7 @@ ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_thr
     char err[512] = "";
     const int32_t status = sq_ctx_create(model, &params, &ctx, err, sizeof err);
     if (status != SQ_OK) fail("%s", *err ? err : sq_status_string(status));
+    if (!cpus.empty() && !bind_this_thread({cpus[0]})) fail("the system refuses to bind a thread to processor %d", int{cpus[0]});
     return ctx_ptr(ctx);
 }
 

@@ -27,8 +27,10 @@ class workload {
     std::vector<float> out_;
 };
 
-// A context with exactly the room that a workload needs. cpus: empty, or the processor of each thread.
-ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus);
+// A context with exactly the room that a workload needs. cpus: empty, or the processor of each thread: then the calling thread is bound to the first, after
+// its affinity has been widened to `home`, which must hold them all (the library takes the affinity of the thread that creates a context for the process's).
+ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus,
+                          const std::vector<int32_t> &home);
 
 sq_stats ctx_stats(const sq_ctx *ctx);
 double matrix_ops(const sq_stats &stats); // operations of all matrix products

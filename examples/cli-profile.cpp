@@ -1,7 +1,8 @@
 // examples/cli-profile.cpp - `sq profile`: where a forward pass spends its time, operator by operator, and how near each product comes to the roofline.
 //
 // Times are the library's own (sq_stats), medians over blocks of calls; between the blocks the peaks are measured, before them the bandwidths. The formulas are
-// in cli-roofline.h.
+// in cli-roofline.h. The ceiling is Amdahl's law, 1 / sum(f / s) over shares f of the time and speedups s, with s = measured / bound for the linear layers and
+// 1 for everything else, as time instead of as speedup.
 #include <string.h>
 
 #include <algorithm>
@@ -282,7 +283,7 @@ void run_profile(const options &o) {
     const model_ptr model = load_model(o);
     const sq_model_info info = model_info(model.get());
     workload load(info, o.lengths.empty() ? std::min(DEFAULT_LENGTH, info.max_positions) : o.lengths[0], o.batch ? o.batch : 1);
-    const ctx_ptr ctx = make_measuring_ctx(model.get(), load, o.threads, {});
+    const ctx_ptr ctx = make_measuring_ctx(model.get(), load, o.threads, {}, {});
     if (!o.svg.empty()) output(o.svg); // a place that cannot be written is refused before anything is measured
 
     profile p;

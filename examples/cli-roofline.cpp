@@ -99,6 +99,7 @@ class chart {
             y_least = std::min(y_least, d.ops_per_s), y_most = std::max(y_most, d.ops_per_s);
         }
         y_most = std::max({y_most, r.int8_ops, r.float_ops});
+        if (top_peak() <= 0) y_most = std::max(y_most, 10 * std::max(r.memory_bytes, r.llc_bytes)); // a decade of the slopes shows
         if (r.memory_bytes > 0) x_most = std::max(x_most, top_peak() / r.memory_bytes); // where the memory's roof ends
         x_first_ = floor(log10(x_least)), x_past_ = ceil(log10(x_most * 1.5));
         y_first_ = floor(log10(y_least * 0.9)), y_past_ = ceil(log10(y_most * 1.1));
