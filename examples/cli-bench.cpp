@@ -50,7 +50,8 @@ class latency_bench {
   public:
     latency_bench(const options &o, sq_model *model, const sq_model_info &info, uint32_t n_threads, const std::vector<int32_t> &cpus,
                   const std::vector<int32_t> &home)
-        : o_(o), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), home_(home), team_(n_threads, cpus),
+        : o_(o), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), home_(home),
+          team_(at_once(n_threads, home), cpus),
           peak_(sq_isa_string(model), arithmetic_of(info), &team_) {}
 
     latency measure(uint32_t length) {

@@ -30,8 +30,8 @@ uint32_t threads_of_each(const options &o, size_t n_cores) {
     if (o.threads) return o.threads;
     if (n_cores >= size_t{o.instances} * DEFAULT_THREADS) return DEFAULT_THREADS;
     const uint32_t n = std::max(1u, static_cast<uint32_t>(n_cores / o.instances));
-    note("%zu cores for %u instances: %u thread%s each instead of %u", n_cores, unsigned{o.instances}, unsigned{n}, n == 1 ? "" : "s",
-         unsigned{DEFAULT_THREADS});
+    note("%zu core%s for %u instance%s: %u thread%s each instead of %u", n_cores, n_cores == 1 ? "" : "s", unsigned{o.instances}, o.instances == 1 ? "" : "s",
+         unsigned{n}, n == 1 ? "" : "s", unsigned{DEFAULT_THREADS});
     return n;
 }
 
@@ -271,7 +271,7 @@ throughput measure(const options &o, const std::map<int32_t, model_ptr> &models,
     const workload load(info, r.length, r.batch);
     std::vector<int32_t> all_cpus;
     for (const placement &p : r.places) all_cpus.insert(all_cpus.end(), p.cpus.begin(), p.cpus.end());
-    thread_team peak_team(o.instances * r.n_threads, all_cpus);
+    thread_team peak_team(at_once(o.instances * r.n_threads, allowed_cpus()), all_cpus);
     const peak_meter peak(sq_isa_string(models.begin()->second.get()), arithmetic_of(info), &peak_team);
 
     instance_team team(o, r.n_threads);

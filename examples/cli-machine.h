@@ -80,6 +80,9 @@ class thread_team {
     void meet();
 };
 
+// Size of the team for n_threads: on fewer processors as many as there are of those, since taking turns adds nothing to a peak.
+uint32_t at_once(uint32_t n_threads, const std::vector<int32_t> &cpus);
+
 // Operations in a loop of independent multiply-adds in registers, as a kernel could do at best: int8 products of an instruction set, or float32 ones.
 // A multiply-add counts as two operations.
 enum class arithmetic { INT8, FLOAT32 };

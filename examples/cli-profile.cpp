@@ -54,11 +54,11 @@ bandwidths measure_bandwidths(const char *isa, thread_team *team) {
     } else {
         b.llc = read_bandwidth(isa, team, b.llc_buffer);
     }
-    const size_t wanted = std::max<size_t>(4 * l3, 64 << 20), least = 1 << 20;
+    const size_t wanted = l3 ? std::max<size_t>(4 * l3, 64 << 20) : MAX_MEMORY_BUFFER, least = 1 << 20;
     b.memory_buffer = std::max(least, std::min({wanted, MAX_MEMORY_BUFFER, available_bytes() / 4}));
     b.memory = read_bandwidth(isa, team, b.memory_buffer);
     if (b.memory_buffer < wanted)
-        note("memory was read from a buffer of %zu MB, %.1f times the last-level cache", b.memory_buffer >> 20,
+        note("memory was read from a buffer of %zu MB, %.1f times the last-level cache instead of 4", b.memory_buffer >> 20,
              static_cast<double>(b.memory_buffer) / static_cast<double>(std::max<size_t>(l3, 1)));
     return b;
 }
@@ -211,6 +211,7 @@ std::string roof_line(const profile &p) {
             number_or_dash(1e-9 * p.b.memory, 1) + formatted(" GB/s (%zu MB read), last-level cache ", p.b.memory_buffer >> 20) +
             number_or_dash(1e-9 * p.b.llc, 1) + " GB/s";
     if (p.b.llc_buffer) text += formatted(" (%zu MB read)", p.b.llc_buffer >> 20);
+    if (p.b.llc <= 0) return text + "\n";
     return text + (p.r.weights_fit ? "; the model fits that cache\n" : "; the model does not fit that cache\n");
 }
 
@@ -288,7 +289,7 @@ void run_profile(const options &o) {
 
     profile p;
     p.n_threads = ctx_stats(ctx.get()).n_threads;
-    thread_team team(p.n_threads, {});
+    thread_team team(at_once(p.n_threads, allowed_cpus()), {});
     const char *isa = sq_isa_string(model.get());
     p.b = measure_bandwidths(isa, &team);
     p.m = measure(o, isa, &load, ctx.get(), &team);

@@ -168,6 +168,8 @@ peak_meter::peak_meter(const char *isa, arithmetic what, thread_team *team) : lo
 #endif
 }
 
+uint32_t at_once(uint32_t n_threads, const std::vector<int32_t> &cpus) { return std::min(n_threads, static_cast<uint32_t>(cpus.size())); }
+
 double peak_meter::rate() const {
     for (const double end = now_s() + SETTLE_S; now_s() < end;) loop_(n_iterations_);
     const double start = now_s();
