@@ -178,24 +178,31 @@ class chart {
         text(WIDTH - RIGHT, y_of(ops) - 6, "end", formatted("%s %sop/s", name, with_prefix(ops).c_str()));
     }
 
-    // Labels stand at the right of their dots, moved down where another label stands already.
+    // Labels stand at the right of their dots, moved down where another label or a dot stands already.
     void draw_dots() {
         std::vector<size_t> order;
         for (size_t i = 0; i < dots_.size(); i++)
             if (dots_[i].intensity > 0 && dots_[i].ops_per_s > 0) order.push_back(i);
         std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return dots_[a].ops_per_s > dots_[b].ops_per_s; });
         std::vector<std::pair<double, double>> taken;
+        std::string dots;
         for (size_t i : order) {
             const double x = x_of(dots_[i].intensity), y = y_of(dots_[i].ops_per_s);
             const char *colour = DOT_COLOURS[i % (sizeof DOT_COLOURS / sizeof *DOT_COLOURS)];
             double label_y = y + 4;
+            for (size_t other : order) { // a dot where the label would begin
+                const double dx = x_of(dots_[other].intensity) - x, dy = y_of(dots_[other].ops_per_s) - y;
+                if (other != i && dx > 0 && dx < LABEL_WIDTH && fabs(dy) < LABEL_HEIGHT) label_y = std::max(label_y, y + dy + LABEL_HEIGHT + 4);
+            }
             for (const auto &[other_x, other_y] : taken)
                 if (fabs(other_x - x) < LABEL_WIDTH && label_y < other_y + LABEL_HEIGHT && label_y > other_y - LABEL_HEIGHT) label_y = other_y + LABEL_HEIGHT;
             taken.push_back({x, label_y});
             if (label_y > y + 5) line(x, y, x + 12, label_y - 4, colour, 1);
-            out_ += formatted("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\"/>\n", x, y, colour);
-            text(x + 14, label_y, "start", dots_[i].name + " " + with_prefix(dots_[i].ops_per_s), formatted(" fill=\"%s\"", colour));
+            dots += formatted("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\"/>\n", x, y, colour);
+            text(x + 14, label_y, "start", dots_[i].name + " " + with_prefix(dots_[i].ops_per_s),
+                 formatted(" fill=\"%s\" stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"", colour));
         }
+        out_ += dots; // above all labels
     }
 };
 

@@ -123,7 +123,7 @@ static const command_spec COMMANDS[] = {
      "Prints for each operator its time in a call, share, matrix operations a second, and for products:\n"
      "  op/byte    arithmetic intensity 2MNK / (E_in (MK + KN) + E_out MN), for M rows, K inputs and N outputs; E: bytes of an element,\n"
      "             1 for int8 inputs and for outputs that are quantised at once, else 4. Attention of S tokens: S / 4, since\n"
-     "             4 S S D operations read or write 4 S D floats\n"
+     "             4 S S D operations read or write 4 S D floats, in the LLC where the model fits it\n"
      "  bound      P = min(peak, B op/byte). B is the memory's bandwidth; where the model fits the last-level cache (LLC), for bytes\n"
      "             D_X + D_W + D_Y of inputs, weights and outputs, B = (D_X + D_W + D_Y) / ((D_X + D_Y) / B_mem + D_W / B_LLC)\n"
      "  of bound   the measured rate's share of it; above 100 % where data came from nearer caches than B tells\n"
