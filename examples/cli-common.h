@@ -32,7 +32,7 @@ constexpr int EXIT_FAILED = 1, EXIT_USAGE = 2;
 
 // ---- options (cli-options.cpp) ----
 
-enum command : unsigned { EMBED = 1, TOKENIZE = 2, INFO = 4, CLASSIFY = 8, RERANK = 16, ANSWER = 32, TAG = 64 };
+enum command : unsigned { EMBED = 1, TOKENIZE = 2, INFO = 4, CLASSIFY = 8, RERANK = 16, ANSWER = 32, TAG = 64, BENCH = 128, PROFILE = 256 };
 enum output_format { FORMAT_DEFAULT, FORMAT_TEXT, FORMAT_JSONL, FORMAT_NPY };
 enum number_type { TYPE_F32, TYPE_F16, TYPE_S8, TYPE_BITS };
 
@@ -62,6 +62,14 @@ struct options {
     bool pairs = false;
     bool allow_null = false;
     bool words = false;
+    std::vector<uint32_t> lengths;        // tokens of the sequences to measure; empty: the command decides
+    uint32_t instances = 0;               // contexts at once; 0: one, and its latency is measured
+    uint32_t runs = 0, warmup = 0;        // timed and untimed calls; 0: by time, or the command decides
+    double seconds = 0;                   // to measure for; 0: the command decides
+    std::string svg;                      // file for the roofline picture; "" for none
+    bool pin = false, numa = false;       // bind threads to cores; a copy of the model on each NUMA node
+    bool copy = false, huge_pages = false; // as in sq_model_params
+    bool json = false;
 };
 
 constexpr uint32_t DEFAULT_BATCH = 64; // texts; also sq.h's default for max_seqs
@@ -259,6 +267,8 @@ void run_answer(const options &o);
 void run_tag(const options &o);
 void run_tokenize(const options &o);
 void run_info(const options &o);
+void run_bench(const options &o);
+void run_profile(const options &o);
 
 } // namespace cli
 

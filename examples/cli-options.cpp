@@ -1,6 +1,7 @@
 // examples/cli-options.cpp - the options of `sq`, in one table that parsing and help both follow.
 #include <string.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "cli-common.h"
@@ -14,6 +15,25 @@ static uint32_t parse_number(const char *name, const char *text, uint32_t lo, ui
     const std::from_chars_result r = std::from_chars(text, end, x);
     if (r.ec != std::errc() || r.ptr != end || x < lo || x > hi)
         fail_usage("%s %s: a number from %u to %u is needed", name, text, static_cast<unsigned>(lo), static_cast<unsigned>(hi));
+    return x;
+}
+
+// A list like "8,16,32" of numbers from 1 to hi.
+static std::vector<uint32_t> parse_numbers(const char *name, const char *text, uint32_t hi) {
+    std::vector<uint32_t> list;
+    const std::string all = text;
+    for (size_t at = 0, end; at <= all.size(); at = end + 1) {
+        end = std::min(all.find(',', at), all.size());
+        list.push_back(parse_number(name, all.substr(at, end - at).c_str(), 1, hi));
+    }
+    return list;
+}
+
+static double parse_seconds(const char *name, const char *text) {
+    double x = 0;
+    const char *end = text + strlen(text);
+    const std::from_chars_result r = std::from_chars(text, end, x, std::chars_format::fixed);
+    if (r.ec != std::errc() || r.ptr != end || !(x >= 0.001 && x <= 3600)) fail_usage("%s %s: seconds from 0.001 to 3600 are needed", name, text);
     return x;
 }
 
@@ -48,10 +68,12 @@ struct option_spec {
     void (*set)(options *o, const char *name, const char *value);
 };
 
-static const unsigned RUNS = EMBED | CLASSIFY | RERANK | ANSWER | TAG, WORKS = RUNS | TOKENIZE, CUTS = WORKS & ~ANSWER;
+constexpr uint32_t MAX_MEASURED = 1024; // threads or instances: as many threads as the library allows in a context
+
+static const unsigned RUNS = EMBED | CLASSIFY | RERANK | ANSWER | TAG, WORKS = RUNS | TOKENIZE, CUTS = WORKS & ~ANSWER, MEASURES = BENCH | PROFILE;
 
 static const option_spec OPTIONS[] = {
-    {"--model", 'm', WORKS | INFO, "FILE", "the model file", [](options *o, const char *, const char *v) { o->model = v; }},
+    {"--model", 'm', WORKS | INFO | MEASURES, "FILE", "the model file", [](options *o, const char *, const char *v) { o->model = v; }},
     {"--jsonl", 0, WORKS, "FILE", "read the lines of FILE; - is standard input", [](options *o, const char *, const char *v) { o->jsonl = v; }},
     {"--output", 'o', WORKS, "FILE", "write to FILE, which appears when all is done", [](options *o, const char *, const char *v) { o->output = v; }},
     {"--format", 0, EMBED, "FORMAT", "text (for arguments), jsonl (for --jsonl), or npy: a matrix for NumPy",
@@ -99,10 +121,36 @@ static const option_spec OPTIONS[] = {
      [](options *o, const char *n, const char *v) { o->batch = parse_number(n, v, 1, 65536); }},
     {"--threads", 0, RUNS, "N", "threads that compute (default 0: the cores this process may use)",
      [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 0, INT32_MAX); }},
-    {"--isa", 0, RUNS | INFO, "NAME", "highest instruction set to use (default: the best of this CPU)",
+    {"--tokens", 0, BENCH, "N[,N...]", "tokens of a sequence (default 8,16,32,128,256,384; with --instances 256)",
+     [](options *o, const char *n, const char *v) { o->lengths = parse_numbers(n, v, INT32_MAX); }},
+    {"--tokens", 0, PROFILE, "N", "tokens of a sequence (default 128)",
+     [](options *o, const char *n, const char *v) { o->lengths = {parse_number(n, v, 1, INT32_MAX)}; }},
+    {"--batch", 0, MEASURES, "N", "sequences of a call (default 1)", [](options *o, const char *n, const char *v) { o->batch = parse_number(n, v, 1, 65536); }},
+    {"--threads", 0, BENCH, "N", "threads that compute (default: the cores this process may use; with --instances 4 each)",
+     [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 1, MAX_MEASURED); }},
+    {"--threads", 0, PROFILE, "N", "threads that compute (default: the cores this process may use)",
+     [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 1, MAX_MEASURED); }},
+    {"--instances", 0, BENCH, "N", "that many contexts at once on one model, each with its threads: requests a second",
+     [](options *o, const char *n, const char *v) { o->instances = parse_number(n, v, 1, MAX_MEASURED); }},
+    {"--pin", 0, BENCH, nullptr, "bind each thread to a physical core, the cores of an instance side by side in one socket",
+     [](options *o, const char *, const char *) { o->pin = true; }},
+    {"--numa", 0, BENCH, nullptr, "with --instances: a copy of the model on each NUMA node, for the instances there",
+     [](options *o, const char *, const char *) { o->numa = true; }},
+    {"--seconds", 0, MEASURES, "S", "how long to measure (default: bench 1 for each length, profile 2)",
+     [](options *o, const char *n, const char *v) { o->seconds = parse_seconds(n, v); }},
+    {"--runs", 0, BENCH, "N", "timed calls, instead of --seconds (default with --instances: 200)",
+     [](options *o, const char *n, const char *v) { o->runs = parse_number(n, v, 1, 10000000); }},
+    {"--warmup", 0, BENCH, "N", "calls before them (default with --instances: 100)",
+     [](options *o, const char *n, const char *v) { o->warmup = parse_number(n, v, 1, 10000000); }},
+    {"--copy", 0, BENCH, nullptr, "read the model into private memory, instead of mapping the file", [](options *o, const char *, const char *) { o->copy = true; }},
+    {"--huge-pages", 0, BENCH, nullptr, "the same in large pages, where the kernel has them",
+     [](options *o, const char *, const char *) { o->huge_pages = true; }},
+    {"--svg", 0, PROFILE, "FILE", "draw the roofline into FILE", [](options *o, const char *, const char *v) { o->svg = v; }},
+    {"--json", 0, MEASURES, nullptr, "print one JSON object instead", [](options *o, const char *, const char *) { o->json = true; }},
+    {"--isa", 0, RUNS | INFO | MEASURES, "NAME", "highest instruction set to use (default: the best of this CPU)",
      [](options *o, const char *, const char *v) { o->isa = v; }},
     {"--verify", 0, INFO, nullptr, "check the checksums of the whole file", [](options *o, const char *, const char *) { o->verify = true; }},
-    {"--help", 'h', WORKS | INFO, nullptr, "print this", [](options *o, const char *, const char *) { o->help = true; }},
+    {"--help", 'h', WORKS | INFO | MEASURES, nullptr, "print this", [](options *o, const char *, const char *) { o->help = true; }},
 };
 
 // The option that an argument names; *value is set to what stands behind `=` or a letter.
@@ -145,7 +193,22 @@ static void check_input(command which, const options &o) {
     if (o.pairs && n % 2 != 0) fail_usage("--pair takes texts two by two, and there are %zu", n);
 }
 
+// The model may be an argument, and nothing else is one.
+static void check_measure(options *o) {
+    if (o->model.empty() && !o->texts.empty()) {
+        o->model = o->texts[0];
+        o->texts.erase(o->texts.begin());
+    }
+    if (!o->texts.empty()) fail_usage("%s: nothing but the model is needed", o->texts[0].c_str());
+    if (o->model.empty()) fail_usage("MODEL is missing");
+    if (o->seconds > 0 && (o->runs || o->warmup)) fail_usage("--seconds and --runs, --warmup exclude each other");
+    if (o->warmup && !o->runs && !o->instances) fail_usage("--warmup needs --runs");
+    if (o->numa && !o->instances) fail_usage("--numa needs --instances");
+    if (o->instances && o->lengths.size() > 1) fail_usage("--instances takes one length");
+}
+
 static void check_together(command which, options *o) {
+    if (which & MEASURES) return check_measure(o);
     if (o->model.empty()) fail_usage("-m MODEL is missing");
     if (which == INFO) {
         if (!o->texts.empty()) fail_usage("%s: `sq info` takes no text", o->texts[0].c_str());

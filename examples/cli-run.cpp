@@ -17,6 +17,8 @@ model_ptr load_model(const options &o) {
     sq_model_params params;
     sq_model_params_init(&params, sizeof params);
     params.verify = o.verify;
+    params.copy = o.copy;
+    params.huge_pages = o.huge_pages;
     params.isa = o.isa.empty() ? nullptr : o.isa.c_str();
     sq_model *model = nullptr;
     char err[512] = "";

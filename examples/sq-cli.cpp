@@ -105,6 +105,35 @@ static const command_spec COMMANDS[] = {
      "\n"
      "example:\n"
      "  sq info -m minilm.sq --verify\n"},
+    {"bench", BENCH, run_bench, "MODEL [--tokens N,...] [--instances N]", "measure latency, or throughput of many instances",
+     "Runs batches of pseudo-random tokens and prints for each length: median and 90th percentile of a call's time; tokens and matrix\n"
+     "operations (a multiply-add is two) a second at the median; their share of the peak; the peak of one thread and of all threads,\n"
+     "10^9 operations a second; resident memory, and of it anonymous, in 2^20 bytes. The peak is a loop of independent multiply-adds\n"
+     "of the instruction set in use (TDPBUSD, VPDPBUSD, VPMADDWD; for a float model FMA), measured right before and after each block\n"
+     "of calls, so that changes of frequency drop out. Plain C++ has none.\n"
+     "\n"
+     "With --instances, that many threads call at once, each with a context of its own, all on one model: 100 calls to warm up and\n"
+     "200 timed ones, begun together. Requests are counted from the last start to the first finish, while all are at work.\n"
+     "\n"
+     "examples:\n"
+     "  sq bench minilm.sq\n"
+     "  sq bench minilm.sq --tokens 128 --batch 8 --threads 1 --seconds 3 --json\n"
+     "  sq bench bert-large.sq --instances 16 --threads 4 --pin --numa\n"},
+    {"profile", PROFILE, run_profile, "MODEL [--tokens N] [--svg FILE]", "break the time down by operator, beside the roofline",
+     "Prints for each operator its time in a call, share, matrix operations a second, and for products:\n"
+     "  op/byte    arithmetic intensity 2MNK / (E_in (MK + KN) + E_out MN), for M rows, K inputs and N outputs; E: bytes of an element,\n"
+     "             1 for int8 inputs and for outputs that are quantised at once, else 4. Attention of S tokens: S / 4, since\n"
+     "             4 S S D operations read or write 4 S D floats, in the LLC where the model fits it\n"
+     "  bound      P = min(peak, B op/byte). B is the memory's bandwidth; where the model fits the last-level cache (LLC), for bytes\n"
+     "             D_X + D_W + D_Y of inputs, weights and outputs, B = (D_X + D_W + D_Y) / ((D_X + D_Y) / B_mem + D_W / B_LLC)\n"
+     "  of bound   the measured rate's share of it; above 100 % where data came from nearer caches than B tells\n"
+     "For all linear layers together P = sum(F) / sum(F / P), F operations. The ceiling of the whole is the linear layers' time at their\n"
+     "bounds plus the measured time of everything else. Peaks are measured between blocks of calls, bandwidths before them.\n"
+     "Sources: the roofline model, Williams, Waterman and Patterson 2009 (doi:10.1145/1498765.1498785); its form here, arXiv 2608.18182.\n"
+     "\n"
+     "examples:\n"
+     "  sq profile minilm.sq\n"
+     "  sq profile bert-large.sq --tokens 256 --threads 4 --svg roofline.svg\n"},
 };
 
 static void print_help(FILE *to) {

@@ -176,6 +176,7 @@ main() {
         replay_tests
         run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
         run test-cli-tasks bash tests/test-cli-tasks.sh "$OUT/sq" "$OUT/sq-convert"
+        run test-cli-bench bash tests/test-cli-bench.sh "$OUT/sq" "$OUT/sq-convert"
     fi
     finish
 }
