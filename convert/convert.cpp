@@ -110,16 +110,21 @@ choice choose(const kernels &k, const float_linear &l, const observer &seen, boo
     return d.error <= DYNAMIC_GAIN * c.error ? d : c;
 }
 
-// Attention whose output would be off by more than this in integers stays in f32.
-constexpr double ATTENTION_ERROR_LIMIT = 0.08, COARSE_ERROR_LIMIT = 0.005;
+// Attention is done in integers while its output is off by no more than this: with weights of 8 bits, with weights of 16 bits, else in f32. Static files buy speed,
+// dynamic ones accuracy. bert-squad's layers are off by 1.0 to 2.3 %; of 500 SQuAD answers that changes 2 % more in either form (make eval).
+struct attention_limits {
+    double coarse, fine;
+};
+constexpr attention_limits STATIC_ATTENTION = {0.02, 0.045}, DYNAMIC_ATTENTION = {0.008, 0.012};
 
 // Chooses the form of attention and fits the layers around it: QKV then gives rounded steps, and attention writes what a static output layer reads.
-int8_attention choose_attention(const kernels &k, const attention_observer &seen, uint32_t n_heads, int8_linear *qkv, const int8_linear &out) {
+int8_attention choose_attention(const kernels &k, const attention_observer &seen, uint32_t n_heads, const attention_limits &limits, int8_linear *qkv,
+                                const int8_linear &out) {
     constexpr size_t MULTIPLE = 16; // of head widths that the kernels take
     if (seen.width() / n_heads % MULTIPLE != 0) return {};
     int8_attention a = quantize_attention(k, seen, n_heads, false);
-    if (a.error > COARSE_ERROR_LIMIT) a = quantize_attention(k, seen, n_heads, true);
-    a.is_s8 = a.error <= ATTENTION_ERROR_LIMIT && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
+    if (a.error > limits.coarse) a = quantize_attention(k, seen, n_heads, true);
+    a.is_s8 = a.error <= limits.fine && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
     if (!a.is_s8) return a;
     fold_steps(a, qkv);
     for (size_t c = 0; c < a.mul.size() && !out.is_dynamic; c++) a.mul[c] *= out.mul[c];
@@ -146,9 +151,10 @@ int quantize_layer(const float_model &source, uint32_t i, const kernels &k, bool
         }
         q[role] = quantize(l, input, chosen[role].s, chosen[role].is_dynamic, folded);
     }
-    const int8_attention attention = choose_attention(k, seen->attention[i], source.config().n_heads, &q[QKV], q[OUT]);
+    const attention_limits &limits = is_dynamic ? DYNAMIC_ATTENTION : STATIC_ATTENTION;
+    const int8_attention attention = choose_attention(k, seen->attention[i], source.config().n_heads, limits, &q[QKV], q[OUT]);
     write_attention(i, attention, out);
-    result->attention.push_back({attention.is_s8, attention.clip, attention.error});
+    result->attention.push_back({!attention.is_s8 ? "f32" : attention.is_fine ? "16 bits" : "8 bits", attention.clip, attention.error});
     for (linear_role role : {QKV, OUT, UP, DOWN}) {
         write_linear(i, role, q[role], out);
         result->layers.push_back({i, role, std::move(chosen[role])});

@@ -29,7 +29,7 @@ struct layer_report {
 };
 
 struct attention_report {
-    bool is_s8;
+    const char *weights; // of softmax: "8 bits", "16 bits", or "f32": all of attention in f32
     float clip;   // as in int8_attention
     double error; // relative, of integer attention's output on calibration texts
 };
