@@ -3,6 +3,7 @@
 # make test       every test; the last line counts them
 # make eval       task scores of real checkpoints: SQ_MODELS and SQ_SHARED are folders
 # make bench      kernel and end-to-end benchmarks
+# make compare    sq beside OpenVINO, ONNX Runtime and others, by tests/bench/compare: SQ_SHARED is a folder; COMPARE='--suite' or other arguments of it
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
 # make install    to DESTDIR/PREFIX;   make clean
@@ -69,14 +70,14 @@ TAPS_OBJ := $(filter-out $(B)/sq.cpp.o $(B)/sq-tasks.cpp.o,$(LIB_OBJ)) $(B)/taps
 TEST_PROGRAMS := $(patsubst tests/%.cpp,$(B)/%,$(TEST_CXX)) $(patsubst tests/%.c,$(B)/%,$(TEST_C))
 REPLAY_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/replay/%,$(FUZZ_SRC))
 FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/fuzz/%,$(FUZZ_SRC))
-BENCH_PROGRAMS := $(patsubst tests/bench/%.cpp,$(B)/bench/%,$(BENCH_SRC))
+BENCH_PROGRAMS := $(filter-out $(B)/bench/worker,$(patsubst tests/bench/%.cpp,$(B)/bench/%,$(BENCH_SRC)))
 PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 # ---- rules ----
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval bench san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test eval bench compare san tsan fuzz fuzz-programs demo install clean
 
 all: $(PRODUCTS)
 
@@ -137,6 +138,10 @@ $(B)/hello: $(B)/examples/hello.c.o $(OUT)/libsq.so
 	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
 $(B)/eval: $(B)/tests/eval.cpp.o $(B)/tests.a
 	$(LINK) $(OPENMP) -o $@
+# The worker of `make compare` runs what users link.
+$(B)/bench/worker: $(B)/tests/bench/worker.cpp.o $(OUT)/libsq.a
+	@mkdir -p $(@D)
+	$(LINK) -o $@
 $(B)/bench/%: $(B)/tests/bench/%.cpp.o $(B)/tests.a
 	@mkdir -p $(@D)
 	$(LINK) $(OPENMP) -o $@
@@ -159,6 +164,11 @@ eval: $(B)/eval
 
 bench: $(BENCH_PROGRAMS)
 	@set -e; for p in $^; do echo "$$p"; "$$p"; done
+
+COMPARE ?= --suite
+compare: $(B)/bench/worker $(OUT)/sq-convert
+	@[ -n "$$SQ_SHARED" ] || { echo "make compare: SQ_SHARED must name the folder that has peers/bench.py (see tests/bench/compare)" >&2; exit 2; }
+	B=$(B) OUT=$(OUT) tests/bench/compare $(COMPARE)
 
 SAN = -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -fsanitize=address,undefined
 san:
