@@ -51,7 +51,7 @@ OPENMP ?= $(shell $(PROBE_OPENMP))
 
 # ---- sources ----
 
-LIB_SRC := $(wildcard sq.cpp sq-tasks.cpp sq-model.cpp sq-threads.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp)
+LIB_SRC := $(wildcard sq.cpp sq-tasks.cpp sq-model.cpp sq-threads.cpp sq-tune.cpp sq-cpu.cpp sq-tok*.cpp sq-kernels-*.cpp)
 CONVERT_MAIN := convert/sq-convert.cpp
 CONVERT_SRC := $(filter-out $(CONVERT_MAIN),$(wildcard sq-quant*.cpp convert/*.cpp))
 CLI_SRC := $(wildcard examples/sq-cli.cpp examples/cli-*.cpp)

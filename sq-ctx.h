@@ -17,11 +17,13 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "sq-model.h"
 #include "sq-threads.h"
 #include "sq-tok.h"
+#include "sq-tune.h"
 #include "sq.h"
 
 namespace sq {
@@ -46,6 +48,7 @@ struct scratch {
     int32_t *row_zero;     // s32 [T]
     float *pooled[2];      // f32 [max_seqs][pooled_stride]; Dense modules read one and write the other
     float *logits;         // f32 [max_seqs or T][logit_stride], if the model has a head
+    float *ffn_block;      // f32 [n_threads][MAX_BLOCK_ROWS][wide_stride] FFN activations of a thread's block of rows
     uint8_t *attention;    // [n_threads][attention_bytes]
     uint32_t *position_of; // u32 [T] row of the position table for each token
     size_t x_stride, wide_stride, q_stride, q_wide_stride, pooled_stride, logit_stride, attention_bytes;
@@ -62,6 +65,9 @@ struct sq_ctx {
     sq::message error{};
     sq::scratch mem{};
     sq_stats stats{};
+    sq::tuner tuning;
+    std::string tuning_key;                             // of this kind of context: what a plan depends on
+    std::vector<uint64_t> layer_ns;                     // [n_layers] time of each layer in this pass
     std::unique_ptr<std::atomic<uint32_t>[]> n_taken; // [n_layers] pieces of a layer's attention that threads have taken in this pass
 
     // What the entries for texts reuse from call to call.

@@ -40,15 +40,15 @@ template <int REGISTER> SQ_INLINE void store(int32_t *p, size_t stride) {
 }
 template <int ACC, int X, int W> SQ_INLINE void multiply_add() { __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(ACC), "i"(X), "i"(W)); }
 
-// Brings one tile's worth of weights into the second-level cache.
-SQ_INLINE void prefetch(const int8_t *w) {
-    for (size_t i = 0; i < 1024; i += 64) __builtin_prefetch(w + i, 0, 2);
+// Brings weights into the second-level cache.
+SQ_INLINE void prefetch(const int8_t *w, size_t n_lines) {
+    for (; n_lines > 0; n_lines--, w += 64) __builtin_prefetch(w, 0, 2);
 }
 
-// Sums of one or two tiles of rows (at x and x2) times one or two panels
+// Sums of one or two tiles of rows (at x and x2) times one or two panels. n_ahead: cache lines to prefetch for every 64 of K.
 template <bool TWO_ROWS, bool TWO_PANELS>
 void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w, size_t k, int32_t *out, int32_t *out2, size_t out_stride,
-           const int8_t *ahead) {
+           const int8_t *ahead, size_t n_ahead) {
     zero<0>();
     zero<1>();
     zero<2>();
@@ -66,7 +66,8 @@ void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w
             multiply_add<1, 4, 7>();
         }
         if (TWO_ROWS && TWO_PANELS) multiply_add<3, 5, 7>();
-        if (ahead) prefetch(ahead + 16 * i);
+        prefetch(ahead, n_ahead);
+        ahead += 64 * n_ahead;
     }
     store<0>(out, out_stride);
     if (TWO_PANELS) store<1>(out + 16, out_stride);
@@ -77,16 +78,19 @@ void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w
 // An int_tile of 16 to 32 rows, or of as many as configured. The second tile of rows ends at the last row and so may repeat rows of the first: that costs less
 // than another configuration.
 template <bool TWO_ROWS>
-void tile_rows(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
+void tile_rows(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
+               size_t n_lines) {
+    const size_t n_steps = (panels + 1) / 2 * (k / 64), n_ahead = (n_lines + n_steps - 1) / n_steps;
     const uint8_t *x2 = TWO_ROWS ? x + (rows - 16) * x_stride : nullptr;
-    for (size_t p = 0; p < panels; p += 2, ahead = nullptr) {
+    for (size_t p = 0; p < panels; p += 2, ahead += n_ahead * k) {
         int32_t *to = out + 16 * p, *to2 = TWO_ROWS ? to + (rows - 16) * out_stride : nullptr;
-        (p + 1 < panels ? block<TWO_ROWS, true> : block<TWO_ROWS, false>)(x, x2, x_stride, w + 16 * k * p, k, to, to2, out_stride, ahead);
+        (p + 1 < panels ? block<TWO_ROWS, true> : block<TWO_ROWS, false>)(x, x2, x_stride, w + 16 * k * p, k, to, to2, out_stride, ahead, n_ahead);
     }
 }
 
-void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
-    (rows > 16 ? tile_rows<true> : tile_rows<false>)(rows, panels, x, x_stride, w, k, out, out_stride, ahead);
+void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
+          size_t n_lines) {
+    (rows > 16 ? tile_rows<true> : tile_rows<false>)(rows, panels, x, x_stride, w, k, out, out_stride, ahead, n_lines);
 }
 
 // Between calls, tiles are configured for 16 rows. Every tile of a layer with 16 rows or more has 16 to 32: `parts` makes them nearly equal.
@@ -107,6 +111,7 @@ const kernels *kernels_amx() {
         k.name = "amx";
         k.needs |= CPU_AMX;
         k.gemm_u8s8 = amx::gemm_u8s8;
+        k.n_tiles = 1;
         k.thread_begin = amx::thread_begin;
         k.thread_end = amx::thread_end;
         return k;

@@ -190,7 +190,7 @@ void tile_sized(const X *x, size_t x_stride, const W *w, size_t k, Acc *out, siz
 }
 
 template <size_t GROUP, class V, class X, class W, class Acc>
-void tile_any(size_t rows, size_t panels, const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, const W *) {
+void tile_any(size_t rows, size_t panels, const X *x, size_t x_stride, const W *w, size_t k, Acc *out, size_t out_stride, const W *, size_t) {
     static constexpr void (*tiles[3][2])(const X *, size_t, const W *, size_t, Acc *, size_t) = {
         {tile_sized<GROUP, V, 1, 1>, tile_sized<GROUP, V, 1, 2>},
         {tile_sized<GROUP, V, 2, 1>, tile_sized<GROUP, V, 2, 2>},
@@ -202,8 +202,9 @@ void tile_any(size_t rows, size_t panels, const X *x, size_t x_stride, const W *
 constexpr auto tile_f32 = tile_any<1, __m256, float, float, float>;
 constexpr auto tile_vnni = tile_any<4, __m256i, uint8_t, int8_t, int32_t>;
 
-void tile_vnni_s8u8(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
-    tile_any<4, __m256i, int8_t, int8_t, int32_t>(rows, panels, (const int8_t *)x, x_stride, w, k, out, out_stride, ahead);
+void tile_vnni_s8u8(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
+                      size_t n_lines) {
+    tile_any<4, __m256i, int8_t, int8_t, int32_t>(rows, panels, (const int8_t *)x, x_stride, w, k, out, out_stride, ahead, n_lines);
 }
 
 // ---- u8 x s8 without VNNI ----
@@ -235,7 +236,7 @@ void tile_madd(const X *x, size_t x_stride, const W *w, size_t k, int32_t *out, 
 }
 
 template <class X, class W>
-void tile_wide(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+void tile_wide(size_t rows, size_t, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *, size_t) {
     if (rows == 1)
         tile_madd((const X *)x, x_stride, (const W *)w, k, out, out_stride, std::make_index_sequence<1>());
     else

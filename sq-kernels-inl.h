@@ -348,11 +348,13 @@ inline void gemm(const gemm_args *g, const X *x, const W *w, size_t max_rows, si
     for (size_t b = 0; b < blocks.count; b++) {
         const parts tiles(blocks.length(b), max_rows);
         for (size_t p = 0; p < groups.count; p++) {
-            const size_t panel = groups.start(p), panels = groups.length(p), next = panel + panels;
+            const size_t panel = groups.start(p), panels = groups.length(p), next = p + 1 < groups.count ? p + 1 : 0;
+            // The tiles of this group prefetch the next one, an equal part each.
+            const size_t next_bytes = p + 1 < groups.count ? groups.length(next) * panel_size * sizeof(W) : 0, n_lines = (next_bytes / 64 + tiles.count - 1) / tiles.count;
+            const W *ahead = w + groups.start(next) * panel_size;
             for (size_t t = 0; t < tiles.count; t++) {
                 const size_t row = blocks.start(b) + tiles.start(t), rows = tiles.length(t);
-                const size_t ahead = t < max_panels && next + t < g->n_panels ? next + t : panel; // one panel of the next group, or nothing new
-                tile(rows, panels, x + row * g->x_stride, g->x_stride, w + panel * panel_size, g->k, acc, acc_stride, w + ahead * panel_size);
+                tile(rows, panels, x + row * g->x_stride, g->x_stride, w + panel * panel_size, g->k, acc, acc_stride, ahead + t * n_lines * 64 / sizeof(W), n_lines);
                 finish_tile(g, acc, acc_stride, row, rows, 16 * panel, panels);
             }
         }
@@ -393,7 +395,7 @@ inline void products(const float *x, size_t x_stride, size_t rows, const float *
         const size_t panel = groups.start(p), panels = groups.length(p);
         for (size_t t = 0; t < tiles.count; t++) {
             const size_t row = tiles.start(t), n = tiles.length(t);
-            tile_f32(n, panels, x + row * x_stride, x_stride, w + panel * 16 * k, k, out + row * out_stride + 16 * panel, out_stride, w);
+            tile_f32(n, panels, x + row * x_stride, x_stride, w + panel * 16 * k, k, out + row * out_stride + 16 * panel, out_stride, w, 0);
         }
     }
 }
@@ -494,7 +496,7 @@ inline void tile_row(int_tile tile, size_t max_panels, size_t rows, const uint8_
     const parts groups(n_panels, max_panels);
     for (size_t p = 0; p < groups.count; p++) {
         const int8_t *panel = (const int8_t *)w + groups.start(p) * 16 * k;
-        tile(rows, groups.length(p), x, k, panel, k, out + 16 * groups.start(p), 16 * n_panels, panel);
+        tile(rows, groups.length(p), x, k, panel, k, out + 16 * groups.start(p), 16 * n_panels, panel, 0);
     }
 }
 
@@ -591,5 +593,5 @@ inline void attention_s8(const attention_s8_args *a) { attention_s8_by(a, {INT_R
 // ---- the table ----
 
 constexpr kernels make_table(const char *name, uint32_t needs) {
-    return {name, needs, gemm_u8s8, gemm_f32, attention, attention_s8, embed_s8, add_rows, scale_row, norm, quant_static, quant_dynamic, sum_squares, nullptr, nullptr};
+    return {name, needs, 1, gemm_u8s8, gemm_f32, attention, attention_s8, embed_s8, add_rows, scale_row, norm, quant_static, quant_dynamic, sum_squares, nullptr, nullptr};
 }

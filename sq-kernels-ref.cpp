@@ -129,7 +129,7 @@ constexpr size_t INT_ROWS = 4, INT_PANELS = 1, F32_ROWS = 4, F32_PANELS = 1;
 
 // X and W: uint8_t and int8_t, one each
 template <class X, class W>
-void tile_of(size_t rows, size_t, const uint8_t *bytes, size_t x_stride, const int8_t *weights, size_t k, int32_t *out, size_t out_stride, const int8_t *) {
+void tile_of(size_t rows, size_t, const uint8_t *bytes, size_t x_stride, const int8_t *weights, size_t k, int32_t *out, size_t out_stride, const int8_t *, size_t) {
     const X *x = (const X *)bytes;
     const W *w = (const W *)weights;
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {
@@ -144,7 +144,7 @@ void tile_of(size_t rows, size_t, const uint8_t *bytes, size_t x_stride, const i
 
 constexpr int_tile tile_u8s8 = tile_of<uint8_t, int8_t>, tile_s8u8 = tile_of<int8_t, uint8_t>;
 
-void tile_f32(size_t rows, size_t, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
+void tile_f32(size_t rows, size_t, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *, size_t) {
     for (size_t r = 0; r < rows; r++, x += x_stride, out += out_stride) {
         vf acc = splat(0.0f);
         for (size_t i = 0; i < k; i++)

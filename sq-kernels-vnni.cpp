@@ -89,8 +89,10 @@ inline void store_4x16(uint8_t *p, const uint8_t *r0, const uint8_t *r1, const u
     _mm512_store_si512(p, _mm512_xor_si512(all, _mm512_set1_epi8(-128)));
 }
 
-// 24 accumulators, 4 weight registers, 1 or 2 broadcasts: the widest block that fits 32 registers and gives whole 64-byte rows of u8 output.
-constexpr size_t INT_ROWS = 6, INT_PANELS = 4, F32_ROWS = 6, F32_PANELS = 4;
+// 24 accumulators, 2 or 4 weight registers, 1 or 2 broadcasts fit 32 registers; 4 panels give whole 64-byte rows of u8 output. Integer tiles of more than 6 rows
+// take their panels in pairs, WIDE_PANELS at a time: 12 x 2 reads half the weights of 6 x 4, which matters since a group of 4 panels does not stay in the first-level
+// cache for K > 768.
+constexpr size_t INT_ROWS = 12, INT_PANELS = 4, WIDE_ROWS = 6, WIDE_PANELS = 2, F32_ROWS = 6, F32_PANELS = 4;
 
 // acc += sums of four products u8 x s8, whichever of the two is x. An asm statement, because GCC 12 emits two register copies for the intrinsic.
 SQ_INLINE void multiply_add(vi &acc, vi u, vi s) { __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s)); }
@@ -108,6 +110,12 @@ SQ_INLINE vf broadcast(const float *x) { return _mm512_set1_ps(*x); }
 SQ_INLINE vi load_w(const int8_t *w) { return _mm512_load_si512(w); }
 SQ_INLINE vf load_w(const float *w) { return _mm512_load_ps(w); }
 SQ_INLINE void prefetch(const int8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+
+// Weights come from the second-level cache; so many bytes ahead they are asked for, 1 KiB or more: the four or two streams of a tile hit the first level in part,
+// and the hardware's prefetcher then misses the rest.
+constexpr size_t NEAR_BYTES = 1024;
+SQ_INLINE void prefetch_near(const int8_t *w) { _mm_prefetch((const char *)w + NEAR_BYTES, _MM_HINT_T0); }
+SQ_INLINE void prefetch_near(const float *) {}
 SQ_INLINE void store_acc(int32_t *p, vi v) { _mm512_store_si512(p, v); }
 SQ_INLINE void store_acc(float *p, vf v) { _mm512_store_ps(p, v); }
 
@@ -116,11 +124,37 @@ template <class V, class X, size_t... P> SQ_INLINE void row_step(V *acc, V x, co
     (product(acc[P], x, w[P], kind), ...);
 }
 
-// One group of K (four u8 or one float) of every row and panel
-template <class V, class X, class W, size_t... R, size_t... P>
-SQ_INLINE void step(V *acc, const X *x, size_t x_stride, const W *w, size_t w_stride, std::index_sequence<R...>, std::index_sequence<P...> panels) {
+// Rows of x, three to a pointer: a pointer or an offset for each of 12 rows is more than there are registers, and compilers then keep some in vector registers, whose
+// way back takes a multiplier's port.
+template <class X, size_t R> struct row_pointers {
+    const X *base[(R + 2) / 3];
+    size_t stride;
+    SQ_INLINE row_pointers(const X *x, size_t x_stride) : stride(x_stride) {
+        for (const X *&b : base) {
+            b = x;
+            x += 3 * x_stride;
+            keep_in_register(b);
+        }
+    }
+    SQ_INLINE const X *at(size_t row, size_t i) const { return base[row / 3] + row % 3 * stride + i; }
+    SQ_INLINE void advance(size_t n) {
+        for (const X *&b : base) {
+            b += n;
+            keep_in_register(b);
+        }
+    }
+
+  private:
+    // Nor derived from another, nor moved by vector additions
+    static SQ_INLINE void keep_in_register(const X *&p) { __asm__("" : "+r"(p)); }
+};
+
+// One group of K (four u8 or one float) of every row and panel, the i-th from where x and w stand
+template <class V, class X, size_t ROWS, class W, size_t... R, size_t... P>
+SQ_INLINE void step(V *acc, const row_pointers<X, ROWS> &x, size_t i, const W *w, size_t w_stride, std::index_sequence<R...>, std::index_sequence<P...> panels) {
     const V v[] = {load_w(w + P * w_stride)...};
-    (row_step(acc + R * sizeof...(P), broadcast(x + R * x_stride), v, x, panels), ...);
+    (prefetch_near(w + P * w_stride), ...);
+    (row_step(acc + R * sizeof...(P), broadcast(x.at(R, i)), v, (const X *)nullptr, panels), ...);
 }
 
 template <class V, class Acc, size_t... P> SQ_INLINE void store_row(const V *acc, Acc *out, std::index_sequence<P...>) {
@@ -134,23 +168,21 @@ SQ_INLINE void store_rows(const V *acc, Acc *out, size_t out_stride, std::index_
 
 template <class V, size_t... I> SQ_INLINE void clear(V *acc, std::index_sequence<I...>) { ((acc[I] = V{}), ...); }
 
-// X: uint8_t for x u8 and w s8, int8_t for x s8 and w u8
+// X: uint8_t for x u8 and w s8, int8_t for x s8 and w u8. n_ahead: cache lines to prefetch for every 16 of K.
 template <class X, size_t R, size_t P>
-void int_tile_of(const uint8_t *bytes, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
-    const X *x = (const X *)bytes;
+void int_tile_of(const uint8_t *bytes, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead, size_t n_ahead) {
+    row_pointers<X, R> x((const X *)bytes, x_stride);
     const auto rows = std::make_index_sequence<R>();
     const auto panels = std::make_index_sequence<P>();
     vi acc[R * P];
     clear(acc, std::make_index_sequence<R * P>());
-    for (size_t i = k / 16; i > 0; i--, x += 16, w += 256, ahead += 256) { // four groups of four; 256 bytes a panel, and as many ahead
-        step(acc, x, x_stride, w, 16 * k, rows, panels);
-        prefetch(ahead);
-        step(acc, x + 4, x_stride, w + 64, 16 * k, rows, panels);
-        prefetch(ahead + 64);
-        step(acc, x + 8, x_stride, w + 128, 16 * k, rows, panels);
-        prefetch(ahead + 128);
-        step(acc, x + 12, x_stride, w + 192, 16 * k, rows, panels);
-        prefetch(ahead + 192);
+    for (size_t i = k / 16; i > 0; i--, x.advance(16), w += 256) { // four groups of four
+        step(acc, x, 0, w, 16 * k, rows, panels);
+        step(acc, x, 4, w + 64, 16 * k, rows, panels);
+        for (size_t line = n_ahead; line > 0; line--, ahead += 64)
+            prefetch(ahead);
+        step(acc, x, 8, w + 128, 16 * k, rows, panels);
+        step(acc, x, 12, w + 192, 16 * k, rows, panels);
     }
     store_rows(acc, out, out_stride, rows, panels);
 }
@@ -160,20 +192,31 @@ template <size_t R, size_t P> void f32_tile_of(const float *x, size_t x_stride, 
     const auto panels = std::make_index_sequence<P>();
     vf acc[R * P];
     clear(acc, std::make_index_sequence<R * P>());
-    for (size_t i = k; i > 0; i--, x++, w += 16)
-        step(acc, x, x_stride, w, 16 * k, rows, panels);
+    row_pointers<float, R> at(x, x_stride);
+    for (size_t i = k; i > 0; i--, at.advance(1), w += 16)
+        step(acc, at, 0, w, 16 * k, rows, panels);
     store_rows(acc, out, out_stride, rows, panels);
 }
 
-template <class X, size_t... R> struct int_tile_table {
-    using tile = void (*)(const uint8_t *, size_t, const int8_t *, size_t, int32_t *, size_t, const int8_t *);
-    static constexpr tile tiles[sizeof...(R)][INT_PANELS] = {{int_tile_of<X, R + 1, 1>, int_tile_of<X, R + 1, 2>, int_tile_of<X, R + 1, 3>, int_tile_of<X, R + 1, 4>}...};
+template <class X, size_t P, size_t... R> struct int_tile_table {
+    static constexpr decltype(&int_tile_of<X, 1, P>) tiles[] = {int_tile_of<X, R + 1, P>...};
 };
-template <class X, size_t... R> int_tile_table<X, R...> all_int_tiles(std::index_sequence<R...>);
+template <class X, size_t P, size_t... R> int_tile_table<X, P, R...> int_tiles_of(std::index_sequence<R...>);
+template <class X, size_t P, size_t ROWS> using int_tiles_up_to = decltype(int_tiles_of<X, P>(std::make_index_sequence<ROWS>()));
 
 template <class X>
-void int_tile_any(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead) {
-    decltype(all_int_tiles<X>(std::make_index_sequence<INT_ROWS>()))::tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride, ahead);
+void int_tile_any(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
+                  size_t n_lines) {
+    const size_t wide = rows > WIDE_ROWS ? WIDE_PANELS : INT_PANELS, n_calls = (panels + wide - 1) / wide, n_ahead = (n_lines + n_calls * k / 16 - 1) / (n_calls * k / 16);
+    for (size_t p = 0; p < panels; p += wide, ahead += n_ahead * 4 * k) {
+        const auto run = [=](auto tile) { tile(x, x_stride, w + p * 16 * k, k, out + 16 * p, out_stride, ahead, n_ahead); };
+        switch (panels - p < wide ? panels - p : wide) {
+        case 1: run(int_tiles_up_to<X, 1, INT_ROWS>::tiles[rows - 1]); break;
+        case 2: run(int_tiles_up_to<X, 2, INT_ROWS>::tiles[rows - 1]); break;
+        case 3: run(int_tiles_up_to<X, 3, WIDE_ROWS>::tiles[rows - 1]); break;
+        default: run(int_tiles_up_to<X, 4, WIDE_ROWS>::tiles[rows - 1]);
+        }
+    }
 }
 constexpr int_tile tile_u8s8 = int_tile_any<uint8_t>, tile_s8u8 = int_tile_any<int8_t>;
 
@@ -183,13 +226,25 @@ template <size_t... R> struct f32_tile_table {
 };
 template <size_t... R> f32_tile_table<R...> all_f32_tiles(std::index_sequence<R...>);
 
-void tile_f32(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *) {
+void tile_f32(size_t rows, size_t panels, const float *x, size_t x_stride, const float *w, size_t k, float *out, size_t out_stride, const float *, size_t) {
     decltype(all_f32_tiles(std::make_index_sequence<F32_ROWS>()))::tiles[rows - 1][panels - 1](x, x_stride, w, k, out, out_stride);
 }
 
 #include "sq-kernels-inl.h"
 
-constexpr kernels table = make_table("avx512vnni", CPU_AVX2 | CPU_AVX512 | CPU_AVX512VNNI);
+// Tile 0: 12 x 2. Tile 1: 6 x 4.
+void gemm_u8s8_tiled(const gemm_args *g) {
+    alignas(64) int32_t acc[INT_ROWS * INT_PANELS * 16];
+    gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, g->tile == 0 ? INT_ROWS : WIDE_ROWS, INT_PANELS, tile_u8s8, acc);
+}
+
+constexpr kernels with_tiles(kernels k) {
+    k.gemm_u8s8 = gemm_u8s8_tiled;
+    k.n_tiles = 2;
+    return k;
+}
+
+constexpr kernels table = with_tiles(make_table("avx512vnni", CPU_AVX2 | CPU_AVX512 | CPU_AVX512VNNI));
 
 } // namespace
 } // namespace avx512vnni

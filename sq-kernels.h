@@ -53,6 +53,7 @@ struct gemm_args {
     bool out_u8;
     const float *out_mul;    // [16 * n_panels] quantise multiplier 1 / (smoothing * scale) of a u8 output, or null where scale and bias hold it
     int32_t out_zero;        // zero point of the u8 output, 0..255
+    uint32_t tile;           // 0 .. n_tiles-1 of the table: which tile shape u8s8 uses; the result is the same
 };
 
 // softmax(q k') v for one head of one sequence, all f32; 1/sqrt(head width) is already in q.
@@ -116,6 +117,7 @@ enum cpu_feature : uint32_t {
 struct kernels {
     const char *name; // as in sq_isa_best
     uint32_t needs;   // cpu_feature bits
+    uint32_t n_tiles; // tile shapes to choose from by gemm_args.tile
 
     void (*gemm_u8s8)(const gemm_args *);
     void (*gemm_f32)(const gemm_args *);
@@ -150,11 +152,11 @@ const kernels *const *all_kernels(size_t *n_tables);
 
 const kernels *kernels_plain();
 // out[r][16 p + lane] = sum over i of x[r][i] * w[p][i][lane] for 1..rows rows and 1..panels panels, which lie 16 * k weights apart. out: 64-byte aligned,
-// out_stride a multiple of 16 and at least 16 * panels. ahead: a panel that will be wanted next, to prefetch meanwhile. The float form sums by fma in rising i
-// from 0; its x need be aligned to 4 bytes only.
+// out_stride a multiple of 16 and at least 16 * panels. ahead: n_lines cache lines that will be wanted soon, to prefetch meanwhile (a little more does no harm).
+// The float form sums by fma in rising i from 0; its x need be aligned to 4 bytes only.
 // `attention_s8` uses the integer form both ways: with x u8 and w s8, and with x s8 and w u8 behind the same pointer types.
 using int_tile = void (*)(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride,
-                          const int8_t *ahead);
+                          const int8_t *ahead, size_t n_lines);
 
 // The two integer forms of a table and their largest tile. k of both must be a multiple of k_step, which divides 64.
 struct int_tiles {

@@ -76,6 +76,7 @@ size_t lay_out(sq_ctx *c, uint8_t *base) {
     m.row_zero = reinterpret_cast<int32_t *>(floats(T));
     for (float *&pooled : m.pooled) pooled = floats(c->max_seqs * m.pooled_stride);
     m.logits = floats((h.kind == SQ_HEAD_CLASSIFY ? c->max_seqs : T) * m.logit_stride);
+    m.ffn_block = floats(c->threads->count() * MAX_BLOCK_ROWS * m.wide_stride);
     m.attention = take_bytes(c->threads->count() * m.attention_bytes);
     m.position_of = reinterpret_cast<uint32_t *>(floats(T));
     return at;
@@ -260,6 +261,14 @@ int create_workers(const sq_ctx_params &p, sq_ctx *c) {
     return SQ_OK;
 }
 
+// Instruction set, threads, shapes and forms: plans of one context serve every other with the same.
+std::string tuning_key(const sq_model &m, uint32_t n_threads) {
+    const architecture &a = m.arch;
+    char key[96];
+    snprintf(key, sizeof key, "sq-1 %s t%u d%u f%u h%u q%u", m.kernels->name, n_threads, a.width, a.ffn, a.n_heads, a.quant);
+    return key;
+}
+
 int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     sq_ctx_params p;
     if (int status = take(params, &p, &c->error)) return status;
@@ -273,6 +282,11 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     model_hold(model);
     c->model = model;
     c->n_taken.reset(new std::atomic<uint32_t>[model->arch.n_layers]);
+    c->layer_ns.resize(model->arch.n_layers);
+    c->tuning_key = tuning_key(*model, c->threads->count());
+    c->tuning.init(c->threads->count(), model->kernels->n_tiles, !p.no_tuning);
+    if (p.tuning)
+        if (int status = c->tuning.load(p.tuning, c->tuning_key, &c->error)) return status;
     if (int status = allocate(c)) return status;
     if (!c->threads->start()) return fail(&c->error, SQ_E_MEM, "cannot start %u threads", c->threads->count());
     return SQ_OK;
@@ -307,6 +321,17 @@ void sq_ctx_free(sq_ctx *ctx) {
     if (ctx->process != getpid()) (void)ctx->threads.release();
     if (ctx->model) model_release(ctx->model);
     delete ctx;
+}
+
+int32_t sq_ctx_tuning(const sq_ctx *ctx, char *out, size_t cap, size_t *n) {
+    if (!ctx || !n || (!out && cap)) return SQ_E_ARG;
+    return guarded([&]() -> int32_t {
+        const std::string text = ctx->tuning.save(ctx->tuning_key);
+        *n = text.size();
+        if (text.size() > cap) return SQ_E_SPACE;
+        std::copy(text.begin(), text.end(), out);
+        return SQ_OK;
+    });
 }
 
 const char *sq_ctx_error(const sq_ctx *ctx) { return ctx ? ctx->error.text : ""; }
@@ -397,6 +422,16 @@ uint64_t now_ns() {
     return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// Whether a tap is set, which makes plans impossible to try.
+bool watched(const sq_ctx *c) {
+#ifdef SQ_TAPS
+    return c->tap.see != nullptr;
+#else
+    (void)c;
+    return false;
+#endif
+}
+
 // One forward pass over T tokens of n_seqs sequences. Every thread runs `all` with its own number; `step` parts the steps.
 struct pass {
     sq_ctx *c;
@@ -420,12 +455,44 @@ struct pass {
         return {n * thread / count, n * (thread + 1) / count};
     }
 
+    // The rows that a step treats. Shared: all of them, and the threads part the panels or the rows among them. Own: this thread's, from first to last step of a
+    // layer; no other thread touches them meanwhile.
+    struct rows {
+        size_t first, past;
+        bool own;
+        size_t count() const { return past - first; }
+    };
+
+    // Runs part of a layer as its plan says: once on all rows, or on block after block of the thread's own.
+    template <class Part> void for_rows(uint32_t thread, const plan &p, Part part) {
+        if (!p.by_rows) return part(rows{0, T, false});
+        const share mine = split(T, thread);
+        const size_t n = mine.past - mine.first, count = (n + p.block_rows - 1) / p.block_rows;
+        for (size_t i = 0; i < count; i++) part(rows{mine.first + n * i / count, mine.first + n * (i + 1) / count, true});
+    }
+
+    // Those of r that this thread treats in a step that goes row by row
+    share part_of(const rows &r, uint32_t thread) const {
+        if (r.own) return {r.first, r.past};
+        return split(T, thread);
+    }
+
     static constexpr int32_t S8_ZERO = 128; // what is added to s8 values that are kept as u8
 
-    // Ends a step: all threads have finished it, and thread 0 books its time.
+    // Ends a step on rows r. ops: of the whole layer's step.
+    void step(uint32_t thread, uint32_t op, const rows &r, size_t ops = 0) {
+        if (!r.own) c->threads->barrier();
+        if (thread == 0) book(op, r.first == 0 ? ops : 0); // once, where there are several blocks
+    }
+
+    // Ends a step: all threads have finished it.
     void step(uint32_t thread, uint32_t op, size_t ops = 0) {
         c->threads->barrier();
-        if (thread != 0) return;
+        if (thread == 0) book(op, ops);
+    }
+
+    // Books the time since the last step; thread 0 only.
+    void book(uint32_t op, size_t ops) {
         const uint64_t now = now_ns();
         c->stats.ns[op] += now - last_ns;
         c->stats.ops[op] += ops;
@@ -453,8 +520,8 @@ struct pass {
     void embed(uint32_t thread) {
         const sq_model &m = model();
         const scratch &s = c->mem;
-        const share rows = split(T, thread);
-        for (size_t t = rows.first; t < rows.past; t++) {
+        const share mine = split(T, thread);
+        for (size_t t = mine.first; t < mine.past; t++) {
             float *x = s.x + t * s.x_stride, *sum = s.y + t * s.x_stride;
             const size_t id = static_cast<size_t>(batch->ids[t]), type = batch->types ? static_cast<size_t>(batch->types[t]) : 0;
             const float *added = m.positions + s.position_of[t] * s.x_stride;
@@ -477,41 +544,43 @@ struct pass {
         if (next) quantize(*next, x, row, s.q + row * s.q_stride);
     }
 
-    void normalize_rows(uint32_t thread, const norm &n, const linear *next) {
-        const share rows = split(T, thread);
-        for (size_t t = rows.first; t < rows.past; t++) normalize(n, t, next);
-        step(thread, SQ_OP_NORM);
+    void normalize_rows(uint32_t thread, const rows &r, const norm &n, const linear *next) {
+        const share mine = part_of(r, thread);
+        for (size_t t = mine.first; t < mine.past; t++) normalize(n, t, next);
+        step(thread, SQ_OP_NORM, r);
     }
 
-    void quantize_rows(uint32_t thread, const linear &l, const float *x, size_t x_stride, uint8_t *q, size_t q_stride) {
-        const share rows = split(T, thread);
-        for (size_t t = rows.first; t < rows.past; t++) quantize(l, x + t * x_stride, t, q + t * q_stride);
-        step(thread, SQ_OP_QUANT);
+    // x and q: of the first row of r
+    void quantize_rows(uint32_t thread, const rows &r, const linear &l, const float *x, size_t x_stride, uint8_t *q, size_t q_stride) {
+        const share mine = part_of(r, thread);
+        for (size_t t = mine.first; t < mine.past; t++) quantize(l, x + (t - r.first) * x_stride, t, q + (t - r.first) * q_stride);
+        step(thread, SQ_OP_QUANT, r);
     }
 
-    // The product of a linear layer: input f32 [T][x_stride] or u8 [T][q_stride], and what the caller has set in `g`: output and epilogue.
-    // Threads take whole panels: each reads only its part of the weights.
-    void product(uint32_t thread, uint32_t op, const linear &l, size_t rows, const float *x, size_t x_stride, const uint8_t *q, size_t q_stride, gemm_args g) {
-        const share panels = split(round_up(l.n, 16) / 16, thread);
+    // The product of a linear layer on rows r: input f32 [][x_stride] or u8 [][q_stride] from their first row on, and what the caller has set in `g`: output and
+    // epilogue, from the same row. Of shared rows each thread takes whole panels: it reads only its part of the weights.
+    void product(uint32_t thread, uint32_t op, const linear &l, const rows &r, const float *x, size_t x_stride, const uint8_t *q, size_t q_stride, gemm_args g) {
+        const size_t n_panels = round_up(l.n, 16) / 16;
+        const share panels = r.own ? share{0, n_panels} : split(n_panels, thread);
         const size_t column = panels.first * 16, depth = l.is_s8 ? round_up(l.k, 64) : l.k;
         if (panels.first < panels.past) {
             g.x = l.is_s8 ? static_cast<const void *>(q) : x;
             g.x_stride = l.is_s8 ? q_stride : x_stride;
             g.w = static_cast<const uint8_t *>(l.w) + column * depth * (l.is_s8 ? 1 : sizeof(float));
-            g.m = rows;
+            g.m = r.count();
             g.n_panels = panels.past - panels.first;
             g.k = depth;
             g.bias = l.bias + column;
             g.scale = l.is_s8 ? l.scale + column : nullptr;
             g.comp = l.is_dynamic ? l.comp + column : nullptr;
-            g.row_scale = l.is_dynamic ? c->mem.row_scale : nullptr;
-            g.row_zero = l.is_dynamic ? c->mem.row_zero : nullptr;
+            g.row_scale = l.is_dynamic ? c->mem.row_scale + r.first : nullptr;
+            g.row_zero = l.is_dynamic ? c->mem.row_zero + r.first : nullptr;
             if (g.residual) g.residual += column;
             if (g.out_mul) g.out_mul += column;
             g.out = static_cast<uint8_t *>(g.out) + column * (g.out_u8 ? 1 : sizeof(float));
             (l.is_s8 ? k().gemm_u8s8 : k().gemm_f32)(&g);
         }
-        step(thread, op, 2 * rows * l.n * l.k);
+        step(thread, op, r, 2 * (r.own ? T : r.count()) * l.n * l.k);
     }
 
     // Attention is shared out in pieces, a head of one sequence each, or some of its rows where there would be too few pieces for all threads. Pieces differ in
@@ -586,60 +655,89 @@ struct pass {
     // True where attention quantises for the output layer as it writes.
     static bool writes_out_input(const sq::layer &l) { return l.attention.is_s8 && l.out.is_s8 && !l.out.is_dynamic; }
 
-    // x: one transformer layer. On entry x is f32, and q holds it quantised for the QKV layer; on exit both hold the same for the next layer.
+    // x: one transformer layer. On entry x is f32, and q holds it quantised for the QKV layer; on exit both hold the same for the next layer. Only attention looks
+    // beyond a row.
     void layer(uint32_t thread, uint32_t i) {
         const scratch &s = c->mem;
         const sq::layer &l = model().layers[i];
-        const linear *next = i + 1 < arch().n_layers ? &model().layers[i + 1].qkv : nullptr;
+        const plan p = plan_of(i);
+        if (!p.by_rows && i > 0 && plan_of(i - 1).by_rows) c->threads->barrier(); // others may still be at their rows of the last layer
 
         see(thread, "qkv", i, s.x, arch().width, s.x_stride);
-        gemm_args qkv{};
-        qkv.out_u8 = l.attention.is_s8;
-        qkv.out = qkv.out_u8 ? static_cast<void *>(s.q_wide) : s.wide;
-        qkv.out_stride = qkv.out_u8 ? s.q_wide_stride : s.wide_stride;
-        qkv.out_zero = S8_ZERO;
-        product(thread, SQ_OP_QKV, l.qkv, T, s.x, s.x_stride, s.q, s.q_stride, qkv);
-        if (!qkv.out_u8) see(thread, "attention", i, s.wide, 3 * arch().width, s.wide_stride);
-
-        attention(thread, i);
-        if (!writes_out_input(l)) {
-            see(thread, "out", i, s.y, arch().width, s.x_stride);
-            if (l.out.is_s8) quantize_rows(thread, l.out, s.y, s.x_stride, s.q, s.q_stride);
-        }
-        gemm_args out{};
-        out.residual = s.x;
-        out.out = s.x;
-        out.out_stride = s.x_stride;
-        product(thread, SQ_OP_OUT, l.out, T, s.y, s.x_stride, s.q, s.q_stride, out);
-        normalize_rows(thread, l.out_norm, &l.up);
-
-        see(thread, "up", i, s.x, arch().width, s.x_stride);
-        feed_forward(thread, l);
+        for_rows(thread, p, [&](const rows &r) { project(thread, p, l, r); });
+        if (p.by_rows) c->threads->barrier();
+        if (!l.attention.is_s8) see(thread, "attention", i, s.wide, 3 * arch().width, s.wide_stride);
         if (thread == 0) stop = c->state.load(std::memory_order_relaxed) == CANCELLING; // the barrier that follows shows it to the others
-        normalize_rows(thread, l.down_norm, next);
+        attention(thread, i);
+        if (!writes_out_input(l)) see(thread, "out", i, s.y, arch().width, s.x_stride);
+        for_rows(thread, p, [&](const rows &r) {
+            attention_output(thread, p, l, r);
+            see(thread, "up", i, s.x, arch().width, s.x_stride);
+            feed_forward(thread, p, i, r);
+        });
         see(thread, "hidden", i, s.x, arch().width, s.x_stride);
     }
 
-    // x = x + down(activation(up(x))). With a static down layer the activations are quantised as they are made.
-    void feed_forward(uint32_t thread, const sq::layer &l) {
+    // Shared rows while somebody watches: he wants to see whole tensors.
+    plan plan_of(uint32_t i) const {
+        return watched(c) ? plan{false, 0, 0} : c->tuning.choose(T, i);
+    }
+
+    // q, k and v side by side: f32 in `wide`, or for attention in integers u8 in q_wide.
+    void project(uint32_t thread, const plan &p, const sq::layer &l, const rows &r) {
         const scratch &s = c->mem;
+        gemm_args qkv{};
+        qkv.tile = p.tile;
+        qkv.out_u8 = l.attention.is_s8;
+        qkv.out = qkv.out_u8 ? static_cast<void *>(s.q_wide + r.first * s.q_wide_stride) : s.wide + r.first * s.wide_stride;
+        qkv.out_stride = qkv.out_u8 ? s.q_wide_stride : s.wide_stride;
+        qkv.out_zero = S8_ZERO;
+        product(thread, SQ_OP_QKV, l.qkv, r, s.x + r.first * s.x_stride, s.x_stride, s.q + r.first * s.q_stride, s.q_stride, qkv);
+    }
+
+    // x = LayerNorm(x + out(attention))
+    void attention_output(uint32_t thread, const plan &p, const sq::layer &l, const rows &r) {
+        const scratch &s = c->mem;
+        float *x = s.x + r.first * s.x_stride, *y = s.y + r.first * s.x_stride;
+        uint8_t *q = s.q + r.first * s.q_stride;
+        if (l.out.is_s8 && !writes_out_input(l)) quantize_rows(thread, r, l.out, y, s.x_stride, q, s.q_stride);
+        gemm_args out{};
+        out.tile = p.tile;
+        out.residual = x;
+        out.out = x;
+        out.out_stride = s.x_stride;
+        product(thread, SQ_OP_OUT, l.out, r, y, s.x_stride, q, s.q_stride, out);
+        normalize_rows(thread, r, l.out_norm, &l.up);
+    }
+
+    // x = LayerNorm(x + down(activation(up(x)))). With a static down layer the activations are quantised as they are made; else a thread with rows of its own
+    // keeps them in a block that stays in its cache.
+    void feed_forward(uint32_t thread, const plan &p, uint32_t i, const rows &r) {
+        const scratch &s = c->mem;
+        const sq::layer &l = model().layers[i];
+        const linear *next = i + 1 < arch().n_layers ? &model().layers[i + 1].qkv : nullptr;
         const bool fused = l.down.is_s8 && !l.down.is_dynamic;
+        float *x = s.x + r.first * s.x_stride, *wide = r.own ? s.ffn_block + thread * MAX_BLOCK_ROWS * s.wide_stride : s.wide;
+        uint8_t *q_wide = s.q_wide + r.first * s.q_wide_stride;
         gemm_args up{};
+        up.tile = p.tile;
         up.act = arch().act;
-        up.out = fused ? static_cast<void *>(s.q_wide) : s.wide;
-        up.out_stride = fused ? s.q_wide_stride : s.wide_stride;
         up.out_u8 = fused;
+        up.out = fused ? static_cast<void *>(q_wide) : wide;
+        up.out_stride = fused ? s.q_wide_stride : s.wide_stride;
         up.out_mul = fused ? l.down.mul : nullptr;
         up.out_zero = l.down.zero;
-        product(thread, SQ_OP_UP, l.up, T, s.x, s.x_stride, s.q, s.q_stride, up);
-        if (!fused) see(thread, "down", static_cast<uint32_t>(&l - model().layers.data()), s.wide, arch().ffn, s.wide_stride);
+        product(thread, SQ_OP_UP, l.up, r, x, s.x_stride, s.q + r.first * s.q_stride, s.q_stride, up);
+        if (!fused) see(thread, "down", i, s.wide, arch().ffn, s.wide_stride);
 
-        if (l.down.is_dynamic) quantize_rows(thread, l.down, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride);
+        if (l.down.is_dynamic) quantize_rows(thread, r, l.down, wide, s.wide_stride, q_wide, s.q_wide_stride);
         gemm_args down{};
-        down.residual = s.x;
-        down.out = s.x;
+        down.tile = p.tile;
+        down.residual = x;
+        down.out = x;
         down.out_stride = s.x_stride;
-        product(thread, SQ_OP_DOWN, l.down, T, s.wide, s.wide_stride, s.q_wide, s.q_wide_stride, down);
+        product(thread, SQ_OP_DOWN, l.down, r, wide, s.wide_stride, q_wide, s.q_wide_stride, down);
+        normalize_rows(thread, r, l.down_norm, next);
     }
 
     // pooled[0]: the mean or the maximum of a sequence's rows, or its first row.
@@ -661,12 +759,12 @@ struct pass {
     }
 
     // A float linear layer of a head: from rows of x to rows of out.
-    void head_layer(uint32_t thread, const linear &l, activation act, size_t rows, const float *x, size_t x_stride, float *out, size_t out_stride) {
+    void head_layer(uint32_t thread, const linear &l, activation act, size_t n, const float *x, size_t x_stride, float *out, size_t out_stride) {
         gemm_args g{};
         g.act = act;
         g.out = out;
         g.out_stride = out_stride;
-        product(thread, SQ_OP_HEAD, l, rows, x, x_stride, nullptr, 0, g);
+        product(thread, SQ_OP_HEAD, l, {0, n, false}, x, x_stride, nullptr, 0, g);
     }
 
     // pooled vectors through the Dense modules, to and fro between the two buffers.
@@ -697,7 +795,12 @@ struct pass {
         if (k().thread_begin) k().thread_begin();
         embed(thread);
         see(thread, "embed", 0, c->mem.x, arch().width, c->mem.x_stride);
-        for (uint32_t i = 0; i < arch().n_layers && !stop; i++) layer(thread, i);
+        uint64_t start = thread == 0 ? last_ns : 0;
+        for (uint32_t i = 0; i < arch().n_layers && !stop; i++) {
+            layer(thread, i);
+            if (thread == 0) c->layer_ns[i] = last_ns - start, start = last_ns;
+        }
+        c->threads->barrier(); // with rows of their own, threads have not waited for one another
         if (!stop && (what == result::pooled || what == result::embedded)) pool(thread, pooling);
         if (!stop && what == result::embedded) dense_modules(thread);
         if (!stop && what == result::logits) logits(thread);
@@ -727,6 +830,7 @@ int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling)
     c->stats.n_forward++;
     c->stats.n_tokens += p.T;
     if (p.stop) return fail(&c->error, SQ_E_CANCEL, "cancelled");
+    if (c->tuning.is_learning(p.T) && !watched(c)) c->tuning.finish(p.T, c->layer_ns);
     // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
     return check_finite(c, c->mem.x, p.T * c->mem.x_stride);
 }

@@ -198,7 +198,7 @@ typedef struct sq_ctx_params {
                             cpus[0] is ignored. Copied. A processor outside the process's affinity is SQ_E_ARG. Needs n_threads above 0. */
     uint32_t spin_us;    /* how long a worker waits busily for the next call before it sleeps, microseconds, at most 1,000,000; 0: 50 */
     uint32_t no_tuning;  /* 1: products take the default plan of each shape, nothing is tried */
-    const char *tuning;  /* what sq_ctx_tuning gave on such a machine, so that nothing needs to be tried again; NULL: nothing known. Copied. */
+    const char *tuning;  /* what sq_ctx_tuning gave on such a machine, NUL-terminated, so that nothing needs to be tried again; NULL: nothing known. Copied. */
 } sq_ctx_params;
 
 SQ_API void sq_ctx_params_init(sq_ctx_params *params, size_t size);
@@ -209,6 +209,12 @@ SQ_API int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ct
 
 /* Stops the workers and frees the context. Not while a call runs on it. NULL is accepted. */
 SQ_API void sq_ctx_free(sq_ctx *ctx);
+
+/* Which ways of sharing a layer's work over threads and tiles this context has found to be the fastest, for the lengths it has met: lines of text for
+ * sq_ctx_params.tuning of another context, which takes what was found with the same instruction set, threads and shapes and leaves the rest aside. So texts of several
+ * models and thread counts can be appended to one another. The plans are found during the first passes of each length (8, 16, 32, ... tokens); they never change
+ * a result. Writes up to cap bytes, no NUL; *n is the byte count of the whole text, 0 while nothing is decided. Not while a call runs on ctx. Errors: ARG, MEM, SPACE. */
+SQ_API int32_t sq_ctx_tuning(const sq_ctx *ctx, char *out, size_t cap, size_t *n);
 
 /* What the last failed call on this context had to say, "" if it succeeded. Borrowed: lives until the next call on this context. */
 SQ_API const char *sq_ctx_error(const sq_ctx *ctx);

@@ -17,6 +17,7 @@ look_up() {
     sq.cpp | sq-tasks.cpp | sq-ctx.h | sq-model.h | sq-model.cpp) allowed='sq(-ctx|-model|-tok|-kernels|-cpu|-threads)?\.h' ;;
     sq-tok*) allowed='sq(-model|-tok|-tok-.*)?\.h|sq-unicode\.inc' ;;
     sq-cpu*) allowed='sq-(cpu|kernels|tok)\.h|sq\.h' ;;
+    sq-tune*) allowed='sq-(tune|model|kernels)\.h' ;;
     sq-threads*) allowed='sq-(threads|cpu)\.h' ;;
     sq-quant*) allowed='sq(-quant|-model|-kernels)?\.h' ;;
     sq-kernels*) allowed='sq-kernels.*\.h' ;;
@@ -49,7 +50,7 @@ while IFS=: read -r file line; do
 done < <(grep -E '^ *# *include *<' -- sq-kernels*)
 
 # The library neither prints nor ends the process. (snprintf writes to memory; sq-convert and the tests are programs.)
-if grep -nwE 'printf|puts|fputs|fprintf|cout|cerr|abort|exit|_exit|assert' -- sq.cpp sq-tasks.cpp sq-ctx.h sq-model.cpp sq-tok*.cpp sq-cpu.cpp sq-threads.cpp sq-kernels* 2>/dev/null |
+if grep -nwE 'printf|puts|fputs|fprintf|cout|cerr|abort|exit|_exit|assert' -- sq.cpp sq-tasks.cpp sq-ctx.h sq-model.cpp sq-tok*.cpp sq-cpu.cpp sq-threads.cpp sq-tune.cpp sq-kernels* 2>/dev/null |
     grep -vE '^[^:]+:[0-9]+: *//|format\(printf|//.*(printf|abort|exit|assert)'; then
     complain "the lines above print or end the process"
 fi
