@@ -191,7 +191,7 @@ int float_model::write_rest(bool words_s8, const char *quant, writer *out, messa
     return write_tokenizer(out, why);
 }
 
-int float_model::write_tokenizer(writer *out, message *why) const { return read_tokenizer(config_.folder, config_.vocab, out, why); }
+int float_model::write_tokenizer(writer *out, message *why) const { return read_tokenizer(config_.folder, config_.vocab, config_.n_types, out, why); }
 
 void write_linear(uint32_t layer, linear_role role, const float_linear &l, writer *out) {
     const std::string p = "layer." + std::to_string(layer) + "." + ROLE_NAMES[role];

@@ -708,10 +708,12 @@ int write(description *d, const std::vector<uint8_t> &alone, writer *out, messag
 
 } // namespace
 
-int read_tokenizer(const std::string &folder, uint32_t vocab, writer *out, message *why) {
+int read_tokenizer(const std::string &folder, uint32_t vocab, uint32_t n_types, writer *out, message *why) {
     description d;
     std::vector<uint8_t> alone;
     int status = reader(folder, vocab, why).read(&d);
+    for (std::vector<template_piece> *pieces : {&d.single, &d.pair})
+        for (template_piece &p : *pieces) p.type = n_types == 1 ? 0 : p.type;
     if (status == SQ_OK && d.is_unigram) { // the finished model says which of its entries stay whole
         writer first;
         file_view file;

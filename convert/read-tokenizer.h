@@ -14,8 +14,9 @@
 
 namespace sq {
 
-// vocab: rows of the embedding table; a token with an id beyond it is refused. Returns SQ_OK, SQ_E_IO or SQ_E_FORMAT.
-int read_tokenizer(const std::string &folder, uint32_t vocab, writer *out, message *why);
+// vocab: rows of the embedding table; a token with an id beyond it is refused. n_types: rows of the type table. With one row, segments of a template count as 0:
+// transformers writes templates with a second segment for such models and never passes segments to them. Returns SQ_OK, SQ_E_IO or SQ_E_FORMAT.
+int read_tokenizer(const std::string &folder, uint32_t vocab, uint32_t n_types, writer *out, message *why);
 
 } // namespace sq
 

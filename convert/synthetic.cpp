@@ -137,7 +137,7 @@ int synthetic_model::write_tokenizer(writer *out, message *why) const {
     const std::string vocab = folder + "/vocab.txt", settings = folder + "/tokenizer_config.json";
     int status = write_text(vocab, vocabulary(), why);
     if (status == SQ_OK) status = write_text(settings, "{\"do_lower_case\": true, \"tokenizer_class\": \"BertTokenizer\"}\n", why);
-    if (status == SQ_OK) status = read_tokenizer(folder, config_.vocab, out, why);
+    if (status == SQ_OK) status = read_tokenizer(folder, config_.vocab, config_.n_types, out, why);
     unlink(vocab.c_str());
     unlink(settings.c_str());
     rmdir(folder.c_str());

@@ -1,6 +1,7 @@
 // test-forward.cpp - the forward pass: every layer against Hugging Face in float, INT8 near it, and the same bits whatever the threads, the batch mates, their
 // order and the instruction set.
 #include "models.h"
+#include "scratch.h"
 
 namespace {
 
@@ -135,6 +136,120 @@ void test_same_bits(const std::string &checkpoint, sq::quant_mode mode) {
     }
 }
 
+// A file of format version 1, written by sq 0.1.0 from tests/golden/bert-40 (static), still gives what it gave: vectors near the reference's.
+void test_version_1() {
+    std::ifstream in("tests/data/version-1.sq", std::ios::binary);
+    std::stringstream bytes;
+    bytes << in.rdbuf();
+    const model_handle m = load(bytes.str());
+    if (!m) return;
+    const ctx_handle c = context(m);
+    const uint32_t D = m->arch.width;
+    for (const golden_row &r : read_golden("tests/golden/bert-40/expected.jsonl")) {
+        batch_builder b;
+        b.add(r);
+        const std::vector<float> x = run(c, b, SQ_HIDDEN, D);
+        if (CHECK_EQ(x.size(), r.hidden.back().size())) CHECK(cosine(x.data(), r.hidden.back().data(), static_cast<uint32_t>(x.size())) > 0.99);
+    }
+}
+
+// ---- plans ----
+
+// A batch of T tokens in sequences of up to 50.
+batch_builder tokens(const model_handle &m, uint32_t T) {
+    batch_builder b;
+    for (uint32_t t = 0; t < T;) {
+        golden_row r;
+        for (uint32_t n = std::min(1 + (T + 7 * t) % 50, T - t); n > 0; n--, t++) r.ids.push_back(static_cast<int32_t>((t * 31 + 5) % m->arch.vocab));
+        r.types.assign(r.ids.size(), 0);
+        b.add(r);
+    }
+    return b;
+}
+
+std::string tuning_of(const ctx_handle &c) {
+    size_t n = 0;
+    std::string text;
+    if (sq_ctx_tuning(c.get(), nullptr, 0, &n) == SQ_E_SPACE) text.resize(n);
+    CHECK_EQ(sq_ctx_tuning(c.get(), &text[0], text.size(), &n), SQ_OK);
+    CHECK_EQ(n, text.size());
+    return text;
+}
+
+int32_t create(const model_handle &m, uint32_t n_threads, uint32_t no_tuning, const std::string &tuning, ctx_handle *out, char (&err)[256]) {
+    sq_ctx_params p{};
+    p.size = sizeof p;
+    p.n_threads = n_threads;
+    p.no_tuning = no_tuning;
+    p.tuning = tuning.c_str();
+    sq_ctx *c = nullptr;
+    err[0] = 0;
+    const int32_t status = sq_ctx_create(m.get(), &p, &c, err, sizeof err);
+    out->reset(c);
+    return status;
+}
+
+// While plans are tried, when one is chosen, without trying, and with what another context found: always the same bits.
+void test_plans(const std::string &checkpoint, sq::quant_mode mode) {
+    const model_handle m = load(converted(checkpoint, mode));
+    if (!m) return;
+    const uint32_t D = m->arch.width;
+    char err[256];
+    for (uint32_t n_threads = 1; n_threads <= 4; n_threads++) {
+        ctx_handle c, fixed, told;
+        CHECK_EQ(create(m, n_threads, 0, "", &c, err), SQ_OK);
+        CHECK_EQ(create(m, n_threads, 1, "", &fixed, err), SQ_OK);
+        for (uint32_t T : {1u, 3u, 17u, 70u, 300u}) {
+            const batch_builder b = tokens(m, T);
+            const std::vector<float> expected = run(fixed, b, SQ_HIDDEN, D);
+            for (int pass = 0; pass < 12; pass++) CHECK(run(c, b, SQ_HIDDEN, D) == expected);
+        }
+        CHECK(tuning_of(fixed).empty());
+        const std::string text = tuning_of(c);
+        CHECK_EQ(std::count(text.begin(), text.end(), '\n'), 4); // up to 8, 32, 128 and 512 tokens
+        CHECK_EQ(create(m, n_threads, 1, text + "another kind\t8 rows 64 0\n", &told, err), SQ_OK);
+        CHECK_EQ(tuning_of(told), text);
+        for (uint32_t T : {1u, 70u, 300u}) CHECK(run(told, tokens(m, T), SQ_HIDDEN, D) == run(fixed, tokens(m, T), SQ_HIDDEN, D));
+    }
+}
+
+// Damaged texts of tuning are refused, with a reason.
+void test_bad_tuning() {
+    const model_handle m = load(converted("tests/golden/bert-64", sq::quant_mode::static_scales));
+    if (!m) return;
+    ctx_handle c;
+    char err[256];
+    CHECK_EQ(create(m, 2, 0, "", &c, err), SQ_OK);
+    for (int pass = 0; pass < 12; pass++) run(c, tokens(m, 8), SQ_HIDDEN, m->arch.width);
+    const std::string good = tuning_of(c), key = good.substr(0, good.find('\t'));
+    for (const char *tail : {"\t9 rows 64 0\n", "\t8 rows 64\n", "\t8 rows 64 0 1\n", "\t8 rows 64 99\n", "\t8 rows 65 0\n", "\t8 cols 64 0\n", "\t0 rows 64 0\n", "\t-8 rows 64 0\n",
+                             "\t99999999999999999999999 rows 64 0\n", " 8 rows 64 0\n", "\t8 panelspanels 0 0\n"}) {
+        CHECK_EQ(create(m, 2, 0, key + tail, &c, err), SQ_E_FORMAT);
+        CHECK(!c && strstr(err, "tuning") != nullptr);
+    }
+    size_t n = 0;
+    CHECK_EQ(sq_ctx_tuning(nullptr, nullptr, 0, &n), SQ_E_ARG);
+}
+
+// XLM-RoBERTa has one row of segments, and never receives segments, whatever its tokenizer's template says.
+void test_one_segment() {
+    const scratch folder;
+    for (const auto &entry : std::filesystem::directory_iterator("tests/golden/xlmr-48")) {
+        std::ifstream in(entry.path(), std::ios::binary);
+        std::stringstream bytes;
+        bytes << in.rdbuf();
+        std::string text = bytes.str();
+        const size_t b = text.find("\"id\": \"B\""), type = b == std::string::npos ? b : text.find("\"type_id\": 0", b);
+        if (entry.path().filename() == "tokenizer.json" && CHECK(type != std::string::npos)) text[type + strlen("\"type_id\": ")] = '1';
+        folder.put(entry.path().filename().string(), text);
+    }
+    const model_handle m = load(converted(folder.path, sq::quant_mode::none));
+    int32_t types[64];
+    size_t n = 0;
+    CHECK(m && sq_tokenize(m.get(), "one", 3, "two", 3, nullptr, nullptr, types, nullptr, nullptr, 64, &n) == SQ_OK);
+    CHECK(n > 4 && std::count(types, types + n, 0) == static_cast<int64_t>(n));
+}
+
 // Pooled vectors are the mean, computed here in double, and the first row.
 void test_pooling() {
     const std::string bytes = converted("tests/golden/bert-64", sq::quant_mode::none);
@@ -186,5 +301,10 @@ int main() {
         for (sq::quant_mode mode : ALL_MODES) test_same_bits(checkpoint, mode);
     }
     test_pooling();
+    test_version_1();
+    for (const char *checkpoint : {"tests/golden/bert-64", "tests/golden/bert-40"})
+        for (sq::quant_mode mode : ALL_MODES) test_plans(checkpoint, mode);
+    test_bad_tuning();
+    test_one_segment();
     return check_summary("test-forward");
 }

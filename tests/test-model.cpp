@@ -54,7 +54,7 @@ const damage DAMAGES[] = {
     {"longer", SQ_E_FORMAT, [](std::string *f) { f->push_back('\0'); }},
     {"magic", SQ_E_FORMAT, [](std::string *f) { (*f)[0] = 'G'; }},
     {"version-0", SQ_E_FORMAT, [](std::string *f) { put_u32(f, 8, 0); }},
-    {"version-2", SQ_E_VERSION, [](std::string *f) { put_u32(f, 8, 2); }},
+    {"version-next", SQ_E_VERSION, [](std::string *f) { put_u32(f, 8, sq::FILE_VERSION + 1); }},
     {"version-huge", SQ_E_VERSION, [](std::string *f) { put_u32(f, 8, UINT32_MAX); }},
     {"meta-count-huge", SQ_E_FORMAT, [](std::string *f) { put_u32(f, 12, UINT32_MAX); }},
     {"tensor-count-huge", SQ_E_FORMAT, [](std::string *f) { put_u32(f, 16, UINT32_MAX); }},
@@ -108,6 +108,19 @@ const damage DAMAGES[] = {
     {"words-scale-nan", SQ_E_FORMAT, [](std::string *f) { put_float(f, "embed.words.scale", 0, NAN); }},
 };
 
+// Of a file whose attention is in integers, in heads of width 16
+const damage ATTENTION_DAMAGES[] = {
+    {"form-unknown", SQ_E_FORMAT, [](std::string *f) { (*f)[meta_value(*f, "layer.1.attention.form")] = 'j'; }},
+    {"heads-of-32", SQ_E_FORMAT, [](std::string *f) { put_u32(f, meta_value(*f, "model.heads"), 2); }}, // other shapes of the scales
+    {"heads-of-8", SQ_E_FORMAT, [](std::string *f) { put_u32(f, meta_value(*f, "model.heads"), 8); }},
+    {"scale-above-1", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.1.attention.scale", 3, 1.5f); }},
+    {"scale-negative", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.1.attention.scale", 0, -1e-3f); }},
+    {"scale-nan", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.0.attention.scale", 0, NAN); }},
+    {"mul-infinite", SQ_E_FORMAT, [](std::string *f) { put_float(f, "layer.0.attention.mul", 63, INFINITY); }},
+    {"scale-missing", SQ_E_FORMAT, [](std::string *f) { f->replace(f->rfind("layer.1.attention.scale"), 23, "layer.1.attention.scald"); }},
+    {"positions-huge", SQ_E_FORMAT, [](std::string *f) { put_u32(f, meta_value(*f, "model.positions"), 40000); }},
+};
+
 int status_of(const std::string &bytes, bool verify) {
     sq_model_params p{};
     p.size = sizeof p;
@@ -121,8 +134,8 @@ int status_of(const std::string &bytes, bool verify) {
     return status;
 }
 
-void test_damages(const std::string &good) {
-    for (const damage &d : DAMAGES) {
+template <size_t N> void test_damages(const std::string &good, const damage (&damages)[N]) {
+    for (const damage &d : damages) {
         std::string bad = good;
         d.apply(&bad);
         CHECK(bad != good);
@@ -201,11 +214,13 @@ int main(int argc, char **argv) {
     const std::string good = converted("tests/golden-bad/mini", sq::quant_mode::static_scales);
     if (argc == 3 && strcmp(argv[1], "--write") == 0) return write_corpus(good, argv[2]);
     if (!good.empty()) {
-        test_damages(good);
+        test_damages(good, DAMAGES);
         test_truncation(good);
         test_flips(good);
         test_verify(good);
     }
+    const std::string with_integers = converted("tests/golden/bert-64", sq::quant_mode::static_scales);
+    if (CHECK(with_integers.compare(meta_value(with_integers, "layer.1.attention.form"), 2, "s8") == 0)) test_damages(with_integers, ATTENTION_DAMAGES);
     test_golden_bad();
     test_crc();
     return check_summary("test-model");
