@@ -50,13 +50,13 @@ class latency_bench {
   public:
     latency_bench(const options &o, sq_model *model, const sq_model_info &info, uint32_t n_threads, const std::vector<int32_t> &cpus,
                   const std::vector<int32_t> &home)
-        : o_(o), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), home_(home),
+        : o_(o), tuning_(read_tuning(o)), model_(model), info_(info), n_threads_(n_threads), cpus_(cpus), home_(home),
           team_(at_once(n_threads, home), cpus),
           peak_(sq_isa_string(model), arithmetic_of(info), &team_) {}
 
     latency measure(uint32_t length) {
         workload load(info_, length, o_.batch ? o_.batch : 1);
-        const ctx_ptr ctx = make_measuring_ctx(model_, load, n_threads_, cpus_, home_);
+        const ctx_ptr ctx = make_measuring_ctx(tuning_, model_, load, n_threads_, cpus_, home_);
         warm_up(&load, ctx.get());
         std::vector<double> times;
         share_meter one, all;
@@ -91,6 +91,7 @@ class latency_bench {
 
   private:
     const options &o_;
+    const std::string tuning_;
     sq_model *model_;
     const sq_model_info &info_;
     uint32_t n_threads_;
@@ -160,7 +161,7 @@ void run_latency(const options &o) {
     const std::vector<uint32_t> lengths = lengths_of(o, info);
     const uint32_t batch = o.batch ? o.batch : 1;
     for (uint32_t length : lengths) workload(info, length, batch); // what cannot be run is refused before anything is measured
-    if (n_threads == 0) n_threads = ctx_stats(make_measuring_ctx(model.get(), workload(info, 1, 1), 0, {}, {}).get()).n_threads;
+    if (n_threads == 0) n_threads = ctx_stats(make_measuring_ctx("", model.get(), workload(info, 1, 1), 0, {}, {}).get()).n_threads;
 
     latency_bench bench(o, model.get(), info, n_threads, cpus, home);
     output out("");

@@ -32,7 +32,7 @@ constexpr int EXIT_FAILED = 1, EXIT_USAGE = 2;
 
 // ---- options (cli-options.cpp) ----
 
-enum command : unsigned { EMBED = 1, TOKENIZE = 2, INFO = 4, CLASSIFY = 8, RERANK = 16, ANSWER = 32, TAG = 64, BENCH = 128, PROFILE = 256 };
+enum command : unsigned { EMBED = 1, TOKENIZE = 2, INFO = 4, CLASSIFY = 8, RERANK = 16, ANSWER = 32, TAG = 64, BENCH = 128, PROFILE = 256, TUNE = 512 };
 enum output_format { FORMAT_DEFAULT, FORMAT_TEXT, FORMAT_JSONL, FORMAT_NPY };
 enum number_type { TYPE_F32, TYPE_F16, TYPE_S8, TYPE_BITS };
 
@@ -66,6 +66,7 @@ struct options {
     uint32_t instances = 0;               // contexts at once; 0: one, and its latency is measured
     uint32_t runs = 0, warmup = 0;        // timed and untimed calls; 0: by time, or the command decides
     double seconds = 0;                   // to measure for; 0: the command decides
+    std::string tuning;                   // file of plans; "" for none
     std::string svg;                      // file for the roofline picture; "" for none
     bool pin = false, numa = false;       // bind threads to cores; a copy of the model on each NUMA node
     bool copy = false, huge_pages = false; // as in sq_model_params
@@ -186,6 +187,7 @@ using model_ptr = std::unique_ptr<sq_model, model_deleter>;
 using ctx_ptr = std::unique_ptr<sq_ctx, ctx_deleter>;
 
 model_ptr load_model(const options &o);
+std::string read_tuning(const options &o); // the text of --tuning, "" without
 sq_model_info model_info(const sq_model *model);
 std::string_view label_name(const sq_model *model, uint32_t i);
 std::string_view token_text(const sq_model *model, int32_t id);
@@ -269,6 +271,7 @@ void run_tokenize(const options &o);
 void run_info(const options &o);
 void run_bench(const options &o);
 void run_profile(const options &o);
+void run_tune(const options &o);
 
 } // namespace cli
 

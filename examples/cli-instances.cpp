@@ -113,7 +113,7 @@ struct instance {
 
 class instance_team {
   public:
-    instance_team(const options &o, uint32_t n_threads) : o_(o), n_threads_(n_threads) {}
+    instance_team(const options &o, uint32_t n_threads) : o_(o), tuning_(read_tuning(o)), n_threads_(n_threads) {}
     ~instance_team() { end(); }
     instance_team(const instance_team &) = delete;
     instance_team &operator=(const instance_team &) = delete;
@@ -141,6 +141,7 @@ class instance_team {
     enum stage { PREPARE, WARM, MEASURE, END };
 
     const options &o_;
+    const std::string tuning_;
     const uint32_t n_threads_;
     std::vector<std::unique_ptr<instance>> instances_;
     std::vector<std::thread> threads_;
@@ -209,7 +210,7 @@ class instance_team {
     void prepare(instance *i) const {
         const std::vector<int32_t> &room = i->place.room;
         if (!room.empty() && !bind_this_thread(room)) fail("the system refuses to bind a thread to a node's %zu processors", room.size());
-        i->ctx = make_measuring_ctx(i->model, i->load, n_threads_, i->place.cpus, i->place.cpus);
+        i->ctx = make_measuring_ctx(tuning_, i->model, i->load, n_threads_, i->place.cpus, i->place.cpus);
         i->load.run(i->ctx.get());
     }
 

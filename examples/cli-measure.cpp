@@ -41,12 +41,13 @@ void workload::run(sq_ctx *ctx) {
     fail("%s", *why ? why : sq_status_string(status));
 }
 
-ctx_ptr make_measuring_ctx(sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus,
+ctx_ptr make_measuring_ctx(const std::string &tuning, sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus,
                           const std::vector<int32_t> &home) {
     if (!cpus.empty() && !bind_this_thread(home)) fail("the system refuses to bind a thread to %zu processors", home.size());
     sq_ctx_params params;
     sq_ctx_params_init(&params, sizeof params);
     params.n_threads = n_threads;
+    params.tuning = tuning.c_str();
     params.max_tokens = static_cast<uint32_t>(load.tokens());
     params.max_seqs = load.sequences();
     params.cpus = cpus.empty() ? nullptr : cpus.data();

@@ -70,12 +70,12 @@ struct option_spec {
 
 constexpr uint32_t MAX_MEASURED = 1024; // threads or instances: as many threads as the library allows in a context
 
-static const unsigned RUNS = EMBED | CLASSIFY | RERANK | ANSWER | TAG, WORKS = RUNS | TOKENIZE, CUTS = WORKS & ~ANSWER, MEASURES = BENCH | PROFILE;
+static const unsigned RUNS = EMBED | CLASSIFY | RERANK | ANSWER | TAG, WORKS = RUNS | TOKENIZE, CUTS = WORKS & ~ANSWER, MEASURES = BENCH | PROFILE | TUNE;
 
 static const option_spec OPTIONS[] = {
     {"--model", 'm', WORKS | INFO | MEASURES, "FILE", "the model file", [](options *o, const char *, const char *v) { o->model = v; }},
     {"--jsonl", 0, WORKS, "FILE", "read the lines of FILE; - is standard input", [](options *o, const char *, const char *v) { o->jsonl = v; }},
-    {"--output", 'o', WORKS, "FILE", "write to FILE, which appears when all is done", [](options *o, const char *, const char *v) { o->output = v; }},
+    {"--output", 'o', WORKS | TUNE, "FILE", "write to FILE, which appears when all is done", [](options *o, const char *, const char *v) { o->output = v; }},
     {"--format", 0, EMBED, "FORMAT", "text (for arguments), jsonl (for --jsonl), or npy: a matrix for NumPy",
      [](options *o, const char *n, const char *v) { o->format = parse_format(n, v); }},
     {"--format", 0, WORKS & ~EMBED, "FORMAT", "text (for arguments) or jsonl (for --jsonl)",
@@ -128,7 +128,11 @@ static const option_spec OPTIONS[] = {
     {"--batch", 0, MEASURES, "N", "sequences of a call (default 1)", [](options *o, const char *n, const char *v) { o->batch = parse_number(n, v, 1, 65536); }},
     {"--threads", 0, BENCH, "N", "threads that compute (default: the cores this process may use; with --instances 4 each)",
      [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 1, MAX_MEASURED); }},
-    {"--threads", 0, PROFILE, "N", "threads that compute (default: the cores this process may use)",
+    {"--tokens", 0, TUNE, "N[,N...]", "tokens of a sequence (default 8, 16, 32, ... 512)",
+     [](options *o, const char *n, const char *v) { o->lengths = parse_numbers(n, v, INT32_MAX); }},
+    {"--tuning", 0, RUNS | MEASURES, "FILE", "plans that `sq tune` found, so that nothing needs to be tried",
+     [](options *o, const char *, const char *v) { o->tuning = v; }},
+    {"--threads", 0, PROFILE | TUNE, "N", "threads that compute (default: the cores this process may use)",
      [](options *o, const char *n, const char *v) { o->threads = parse_number(n, v, 1, MAX_MEASURED); }},
     {"--instances", 0, BENCH, "N", "that many contexts at once on one model, each with its threads: requests a second",
      [](options *o, const char *n, const char *v) { o->instances = parse_number(n, v, 1, MAX_MEASURED); }},
@@ -136,7 +140,7 @@ static const option_spec OPTIONS[] = {
      [](options *o, const char *, const char *) { o->pin = true; }},
     {"--numa", 0, BENCH, nullptr, "with --instances: a copy of the model on each NUMA node, for the instances there",
      [](options *o, const char *, const char *) { o->numa = true; }},
-    {"--seconds", 0, MEASURES, "S", "how long to measure (default: bench 1 for each length, profile 2)",
+    {"--seconds", 0, BENCH | PROFILE, "S", "how long to measure (default: bench 1 for each length, profile 2)",
      [](options *o, const char *n, const char *v) { o->seconds = parse_seconds(n, v); }},
     {"--runs", 0, BENCH, "N", "timed calls, instead of --seconds (default with --instances: 200)",
      [](options *o, const char *n, const char *v) { o->runs = parse_number(n, v, 1, 10000000); }},
@@ -146,7 +150,7 @@ static const option_spec OPTIONS[] = {
     {"--huge-pages", 0, BENCH, nullptr, "the same in large pages, where the kernel has them",
      [](options *o, const char *, const char *) { o->huge_pages = true; }},
     {"--svg", 0, PROFILE, "FILE", "draw the roofline into FILE", [](options *o, const char *, const char *v) { o->svg = v; }},
-    {"--json", 0, MEASURES, nullptr, "print one JSON object instead", [](options *o, const char *, const char *) { o->json = true; }},
+    {"--json", 0, BENCH | PROFILE, nullptr, "print one JSON object instead", [](options *o, const char *, const char *) { o->json = true; }},
     {"--isa", 0, RUNS | INFO | MEASURES, "NAME", "highest instruction set to use (default: the best of this CPU)",
      [](options *o, const char *, const char *v) { o->isa = v; }},
     {"--verify", 0, INFO, nullptr, "check the checksums of the whole file", [](options *o, const char *, const char *) { o->verify = true; }},

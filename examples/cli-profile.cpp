@@ -284,7 +284,7 @@ void run_profile(const options &o) {
     const model_ptr model = load_model(o);
     const sq_model_info info = model_info(model.get());
     workload load(info, o.lengths.empty() ? std::min(DEFAULT_LENGTH, info.max_positions) : o.lengths[0], o.batch ? o.batch : 1);
-    const ctx_ptr ctx = make_measuring_ctx(model.get(), load, o.threads, {}, {});
+    const ctx_ptr ctx = make_measuring_ctx(read_tuning(o), model.get(), load, o.threads, {}, {});
     if (!o.svg.empty()) output(o.svg); // a place that cannot be written is refused before anything is measured
 
     profile p;

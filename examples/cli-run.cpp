@@ -60,10 +60,14 @@ void fail_too_long(const std::string &place, size_t n_tokens, size_t max_tokens)
     fail("%s: %zu tokens, but at most %zu are allowed; --truncate cuts longer texts", place.c_str(), n_tokens, max_tokens);
 }
 
+std::string read_tuning(const options &o) { return o.tuning.empty() ? "" : read_file(o.tuning); }
+
 static ctx_ptr make_ctx(const options &o, sq_model *model, const sq_model_info &info, uint32_t max_len) {
     sq_ctx_params params;
     sq_ctx_params_init(&params, sizeof params);
     params.n_threads = o.threads;
+    const std::string tuning = read_tuning(o);
+    params.tuning = tuning.c_str();
     params.max_seqs = o.batch ? o.batch : DEFAULT_BATCH;
     const uint32_t room = std::max({512u, info.max_tokens, max_len}); // 512: sq.h's own default
     params.max_tokens = std::max(room, std::min(o.batch, MAX_BATCH_TOKENS / BATCH_TOKENS) * BATCH_TOKENS);

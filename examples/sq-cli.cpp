@@ -134,6 +134,15 @@ static const command_spec COMMANDS[] = {
      "examples:\n"
      "  sq profile minilm.sq\n"
      "  sq profile bert-large.sq --tokens 256 --threads 4 --svg roofline.svg\n"},
+    {"tune", TUNE, run_tune, "MODEL [--tokens N,...] [-o FILE]", "find the fastest plans once, for --tuning",
+     "A context tries a few ways of sharing a layer's work over threads and tiles during its first calls of each length (up to 8, 16,\n"
+     "32, ... tokens) and keeps the fastest; results never change. `sq tune` does that ahead and writes what was found, a line for each\n"
+     "length. With --tuning it keeps the lines of that file, so one file can serve several models, threads and instruction sets.\n"
+     "\n"
+     "examples:\n"
+     "  sq tune minilm.sq -o plans.txt\n"
+     "  sq tune e5.sq --threads 4 --tuning plans.txt -o plans.txt\n"
+     "  sq embed -m minilm.sq --tuning plans.txt 'A man is eating.'\n"},
 };
 
 static void print_help(FILE *to) {
