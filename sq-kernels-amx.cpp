@@ -1,4 +1,4 @@
-// sq-kernels-amx.cpp - the AMX table: AVX512-VNNI's, with the integer product done by TDPBUSD on tiles. The packing is the same: a 1 KiB block of a panel,
+// sq-kernels-amx.cpp - the AMX table: AVX512-VNNI's, with the integer products done on tiles, by TDPBUSD, and TDPBSUD for the scores of attention. The packing is the same: a 1 KiB block of a panel,
 // [16 groups of K][16 columns][4], is one tile; 16 rows of 64 u8 activations are another; 16 rows of 16 sums a third.
 //
 // Tile instructions are asm statements: of GCC 12's intrinsics, _tile_loadd does not say that it reads memory and _tile_loadconfig names 8 of its 64 bytes, so
@@ -38,7 +38,11 @@ template <int REGISTER> SQ_INLINE void load(const void *p, size_t stride) {
 template <int REGISTER> SQ_INLINE void store(int32_t *p, size_t stride) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride * sizeof *p), "i"(REGISTER) : "memory");
 }
-template <int ACC, int X, int W> SQ_INLINE void multiply_add() { __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(ACC), "i"(X), "i"(W)); }
+// U8_S8: x unsigned and w signed; otherwise the other way round
+template <bool U8_S8, int ACC, int X, int W> SQ_INLINE void multiply_add() {
+    if (U8_S8) __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(ACC), "i"(X), "i"(W));
+    else __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(ACC), "i"(X), "i"(W));
+}
 
 // Brings weights into the second-level cache.
 SQ_INLINE void prefetch(const int8_t *w, size_t n_lines) {
@@ -46,7 +50,7 @@ SQ_INLINE void prefetch(const int8_t *w, size_t n_lines) {
 }
 
 // Sums of one or two tiles of rows (at x and x2) times one or two panels. n_ahead: cache lines to prefetch for every 64 of K.
-template <bool TWO_ROWS, bool TWO_PANELS>
+template <bool U8_S8, bool TWO_ROWS, bool TWO_PANELS>
 void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w, size_t k, int32_t *out, int32_t *out2, size_t out_stride,
            const int8_t *ahead, size_t n_ahead) {
     zero<0>();
@@ -56,16 +60,16 @@ void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w
     for (size_t i = 0; i < k; i += 64, w += 1024) {
         load<4>(x + i, x_stride);
         load<6>(w, 64);
-        multiply_add<0, 4, 6>();
+        multiply_add<U8_S8, 0, 4, 6>();
         if (TWO_ROWS) {
             load<5>(x2 + i, x_stride);
-            multiply_add<2, 5, 6>();
+            multiply_add<U8_S8, 2, 5, 6>();
         }
         if (TWO_PANELS) {
             load<7>(w + 16 * k, 64);
-            multiply_add<1, 4, 7>();
+            multiply_add<U8_S8, 1, 4, 7>();
         }
-        if (TWO_ROWS && TWO_PANELS) multiply_add<3, 5, 7>();
+        if (TWO_ROWS && TWO_PANELS) multiply_add<U8_S8, 3, 5, 7>();
         prefetch(ahead, n_ahead);
         ahead += 64 * n_ahead;
     }
@@ -77,28 +81,37 @@ void block(const uint8_t *x, const uint8_t *x2, size_t x_stride, const int8_t *w
 
 // An int_tile of 16 to 32 rows, or of as many as configured. The second tile of rows ends at the last row and so may repeat rows of the first: that costs less
 // than another configuration.
-template <bool TWO_ROWS>
+template <bool U8_S8, bool TWO_ROWS>
 void tile_rows(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
                size_t n_lines) {
     const size_t n_steps = (panels + 1) / 2 * (k / 64), n_ahead = (n_lines + n_steps - 1) / n_steps;
     const uint8_t *x2 = TWO_ROWS ? x + (rows - 16) * x_stride : nullptr;
     for (size_t p = 0; p < panels; p += 2, ahead += n_ahead * k) {
         int32_t *to = out + 16 * p, *to2 = TWO_ROWS ? to + (rows - 16) * out_stride : nullptr;
-        (p + 1 < panels ? block<TWO_ROWS, true> : block<TWO_ROWS, false>)(x, x2, x_stride, w + 16 * k * p, k, to, to2, out_stride, ahead, n_ahead);
+        (p + 1 < panels ? block<U8_S8, TWO_ROWS, true> : block<U8_S8, TWO_ROWS, false>)(x, x2, x_stride, w + 16 * k * p, k, to, to2, out_stride, ahead, n_ahead);
     }
 }
 
+template <bool U8_S8>
 void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride, const int8_t *ahead,
           size_t n_lines) {
-    (rows > 16 ? tile_rows<true> : tile_rows<false>)(rows, panels, x, x_stride, w, k, out, out_stride, ahead, n_lines);
+    (rows > 16 ? tile_rows<U8_S8, true> : tile_rows<U8_S8, false>)(rows, panels, x, x_stride, w, k, out, out_stride, ahead, n_lines);
 }
 
 // Between calls, tiles are configured for 16 rows. Every tile of a layer with 16 rows or more has 16 to 32: `parts` makes them nearly equal.
 void gemm_u8s8(const gemm_args *g) {
     alignas(64) int32_t acc[32 * 64];
-    if (g->m >= 16) return gemm_u8s8_avx512(g, 32, 4, tile, acc);
+    if (g->m >= 16) return gemm_u8s8_avx512(g, 32, 4, tile<true>, acc);
     configure(g->m);
-    gemm_u8s8_avx512(g, 16, 4, tile_rows<false>, acc);
+    gemm_u8s8_avx512(g, 16, 4, tile_rows<true, false>, acc);
+    configure(16);
+}
+
+void attention_s8(const attention_s8_args *a) {
+    const size_t rows = a->past - a->first;
+    if (rows >= 16) return attention_s8_avx512(a, {32, 4, 64, tile<true>, tile<false>});
+    configure(rows);
+    attention_s8_avx512(a, {16, 4, 64, tile_rows<true, false>, tile_rows<false, false>});
     configure(16);
 }
 
@@ -111,6 +124,7 @@ const kernels *kernels_amx() {
         k.name = "amx";
         k.needs |= CPU_AMX;
         k.gemm_u8s8 = amx::gemm_u8s8;
+        k.attention_s8 = amx::attention_s8;
         k.n_tiles = 1;
         k.thread_begin = amx::thread_begin;
         k.thread_end = amx::thread_end;
