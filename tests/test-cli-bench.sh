@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/test-cli-bench.sh - `sq bench` and `sq profile` with the tiny checkpoints of tests/golden: options, messages, the form of answers, and that numbers agree
+# tests/test-cli-bench.sh - `sq bench`, `sq profile` and `sq tune` with the tiny checkpoints of tests/golden: options, messages, the form of answers, and that numbers agree
 # with each other. How fast the machine is, is not asked here.
 #
 # usage: test-cli-bench.sh SQ SQ-CONVERT
@@ -163,5 +163,30 @@ is_svg 'profile plain' kept.svg
 check 'picture to nowhere' 1 "$sq" profile $embeds --svg no/such/folder/file.svg
 check 'picture to a full disk' 1 "$sq" profile $embeds --tokens 4 --seconds 0.01 --svg /dev/full
 absent 'temporary files' '*.part-'
+
+# ---- tune ----
+
+check 'tune' 0 "$sq" tune $embeds --threads 2 -o plans.txt
+lines 'tune' plans.txt 4 # up to 8, 16, 32 and 64 tokens
+holds 'tune' plans.txt '^sq-1 [a-z0-9]+ t2 d64 [^	]*	64 (rows|panels) [0-9]+ [0-9]+$'
+check 'tune more' 0 "$sq" tune $embeds --threads 1 --tokens 20,8 --tuning plans.txt -o plans.txt
+lines 'tune more' plans.txt 6
+check 'tune on plain' 0 env SQ_ISA=plain "$sq" tune bert-tag.sq --tokens 8 --batch 2
+holds 'tune on plain' out '^sq-1 plain '
+check 'vectors without plans' 0 "$sq" embed -m $embeds --threads 1 --format jsonl 'one two three'
+mv out without
+check 'vectors with plans' 0 "$sq" embed -m $embeds --threads 1 --format jsonl --tuning plans.txt 'one two three'
+same 'vectors with plans' out without
+check 'bench with plans' 0 "$sq" bench $embeds --tokens 8 --runs 3 --tuning plans.txt
+check 'instances with plans' 0 "$sq" bench $embeds --instances 1 --threads 1 --tokens 8 --runs 3 --tuning plans.txt
+check 'profile with plans' 0 "$sq" profile $embeds --tokens 8 --seconds 0.01 --tuning plans.txt
+echo nonsense >bad.txt
+for c in 'embed -m' bench profile; do
+    # shellcheck disable=SC2086 # the command and its option are two words
+    check "$c with bad plans" 1 "$sq" $c $embeds --tuning bad.txt $([[ $c == embed* ]] && echo text)
+    holds "$c with bad plans" err 'tuning.*nonsense'
+done
+check 'missing plans' 1 "$sq" embed -m $embeds --tuning no-such-file text
+check 'plans to nowhere' 1 "$sq" tune $embeds --tokens 8 -o no/such/folder/plans.txt
 
 finish test-cli-bench
