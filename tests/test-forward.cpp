@@ -195,7 +195,7 @@ void test_plans(const std::string &checkpoint, sq::quant_mode mode) {
     if (!m) return;
     const uint32_t D = m->arch.width;
     char err[256];
-    for (uint32_t n_threads = 1; n_threads <= 4; n_threads++) {
+    for (uint32_t n_threads = 1; n_threads <= 4; n_threads += CHECK_SANITIZED ? 2 : 1) {
         ctx_handle c, fixed, told;
         CHECK_EQ(create(m, n_threads, 0, "", &c, err), SQ_OK);
         CHECK_EQ(create(m, n_threads, 1, "", &fixed, err), SQ_OK);

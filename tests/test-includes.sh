@@ -14,7 +14,7 @@ look_up() {
     examples/*) allowed='sq\.h|json\.h|cli-.*\.h' ;;
     convert/json.h) allowed='(none)' ;;
     convert/*) allowed="sq(-model|-quant|-kernels|-tok|-tok-[a-z]+|-cpu)?\.h|$own_of_convert" ;;
-    sq.cpp | sq-tasks.cpp | sq-ctx.h | sq-model.h | sq-model.cpp) allowed='sq(-ctx|-model|-tok|-kernels|-cpu|-threads)?\.h' ;;
+    sq.cpp | sq-tasks.cpp | sq-ctx.h | sq-model.h | sq-model.cpp) allowed='sq(-ctx|-model|-tok|-kernels|-cpu|-threads|-tune)?\.h' ;;
     sq-tok*) allowed='sq(-model|-tok|-tok-.*)?\.h|sq-unicode\.inc' ;;
     sq-cpu*) allowed='sq-(cpu|kernels|tok)\.h|sq\.h' ;;
     sq-tune*) allowed='sq-(tune|model|kernels)\.h' ;;

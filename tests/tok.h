@@ -15,10 +15,10 @@ struct tok_model {
     sq::tokenizer tok;
     sq::message why{};
 
-    // vocab: rows of the embedding table.
+    // vocab: rows of the embedding table. Segments stay as the templates have them.
     int read(const std::string &folder, uint32_t vocab = 1u << 20) {
         sq::writer out;
-        int status = sq::read_tokenizer(folder, vocab, &out, &why);
+        int status = sq::read_tokenizer(folder, vocab, 0, &out, &why);
         if (status != SQ_OK) return status;
         image = out.take_image();
         status = file.open(image.data(), image.size(), &why);
