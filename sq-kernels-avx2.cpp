@@ -108,7 +108,6 @@ SQ_INLINE vi sub_mul_i(vi a, vi b, vi c) {
 
 // Multiplies by the float whose exponent field is n + 127.
 SQ_INLINE __m256 ldexp_half(__m256 a, __m256 n) {
-    n = _mm256_max_ps(n, _mm256_set1_ps(-126.0f));
     const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(a, _mm256_castsi256_ps(power));
 }

@@ -11,7 +11,7 @@
 //   min(a, b), max(a, b)       a < b ? a : b, a > b ? a : b; so NaN in either gives b
 //   abs, copysign(a, sign)     by bits
 //   low_abs(a, c)              min(abs(a), c) for c > 0
-//   ldexp(a, n)                a * 2^n, n integral in -126..0, a in 0.5..2^17; for n below -126 anything from 0 to 2^-109
+//   ldexp(a, n)                a * 2^n, n integral in -126..0, a in 0.5..2^17
 //   to_int                     rounded to nearest even; NaN and values outside int32 give INT32_MIN
 //   to_float, load_i, add_i, sub_i, max_i, sub_mul_i(a, b, c) = a - b * c    int32, wrapping
 //   sum_i, highest_i           of all 16 lanes
@@ -149,12 +149,14 @@ template <class V> SQ_INLINE V exp_neg(V x) {
 }
 
 // rne(TOP * 2^x) for x = diff * factor, diff <= 0 and 0 <= factor <= 2: n = rne(x), f = x - n, and a polynomial of degree 3 whose relative error on |f| <= 1/2 is
-// 1.01e-4. diff = 0 gives TOP, 255 or 65535. Where diff is so low that n loses its last bits (x < -2^22), f and the polynomial are wrong but finite, and 2^n
-// makes 0 of them.
-template <int32_t TOP, class V, class I> SQ_INLINE I exp2_int(I diff, V factor) {
+// 1.01e-4. diff = 0 gives TOP, 255 or 65535. x below LOWEST_EXPONENT gives 0 as that does: further down, 2^x would be a denormal number, which takes CPUs a hundred cycles.
+constexpr float LOWEST_EXPONENT = -40;
+
+template <int32_t TOP, class V, class I> SQ_INLINE I exp2_int(I diff, float factor) {
     constexpr float top = TOP;
-    const V round = all<V>(12582912.0f), x = to_float(diff); // see exp_neg
-    const V n = sub(fma(x, factor, round), round), f = fma(x, factor, sub(all<V>(0.0f), n));
+    const V round = all<V>(12582912.0f), a = all<V>(factor); // see exp_neg
+    const V x = max(all<V>(LOWEST_EXPONENT / factor), to_float(diff)); // -infinity for factor 0
+    const V n = sub(fma(x, a, round), round), f = fma(x, a, sub(all<V>(0.0f), n));
     V p = fma(all<V>(0.0550089255f * top), f, all<V>(0.242210954f * top));
     p = fma(p, f, all<V>(0.693282902f * top));
     p = fma(p, f, all<V>(top));
@@ -526,12 +528,12 @@ template <int32_t TOP> inline int32_t softmax_int(const int32_t *score, size_t s
     vi4 sums = {zero, zero, zero, zero};
     size_t j = 0;
     for (; j + 64 <= s; j += 64) {
-        const vi4 x = exp2_int<TOP>(sub_i(get_i<vf4>(score + j), all_i<vf4>(high)), all<vf4>(factor));
+        const vi4 x = exp2_int<TOP, vf4>(sub_i(get_i<vf4>(score + j), all_i<vf4>(high)), factor);
         sums = add_i(sums, x);
         store_weights<TOP>(x, e + j, low + j);
     }
     for (; j < s; j += 16) {
-        const vi x = first_n(exp2_int<TOP>(sub_i(load_i(score + j), splat_i(high)), splat(factor)), s - j, zero);
+        const vi x = first_n(exp2_int<TOP, vf>(sub_i(load_i(score + j), splat_i(high)), factor), s - j, zero);
         sums.a = add_i(sums.a, x);
         store_weights<TOP>(x, e + j, low + j);
     }

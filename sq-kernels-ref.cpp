@@ -67,7 +67,7 @@ inline vi to_int(vf a) {
 
 // 2^n by its bits; any power will do for a NaN
 inline vf ldexp(vf a, vf n) {
-    const vi exponent = to_int(max(n, splat(-126.0f)));
+    const vi exponent = to_int(n);
     return each<vf>([&](size_t i) {
         const uint32_t bits = ((uint32_t)exponent.at[i] + 127) << 23;
         float power;
