@@ -68,7 +68,7 @@ struct sq_ctx {
     sq::tuner tuning;
     std::string tuning_key;                             // of this kind of context: what a plan depends on
     std::vector<uint64_t> layer_ns;                     // [n_layers] time of each layer in this pass
-    std::unique_ptr<std::atomic<uint32_t>[]> n_taken; // [n_layers] pieces of a layer's attention that threads have taken in this pass
+    std::unique_ptr<std::atomic<uint64_t>[]> n_taken; // [n_layers] pieces of a layer's attention that threads have taken in this pass
 
     // What the entries for texts reuse from call to call.
     sq::encoding text;

@@ -281,7 +281,7 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
     if (int status = create_workers(p, c)) return status;
     model_hold(model);
     c->model = model;
-    c->n_taken.reset(new std::atomic<uint32_t>[model->arch.n_layers]);
+    c->n_taken.reset(new std::atomic<uint64_t>[model->arch.n_layers]);
     c->layer_ns.resize(model->arch.n_layers);
     c->tuning_key = tuning_key(*model, c->threads->count());
     c->tuning.init(c->threads->count(), model->kernels->n_tiles, !p.no_tuning);
@@ -595,11 +595,13 @@ struct pass {
     // static output layer to q.
     void attention(uint32_t thread, uint32_t i) {
         const sq::layer &l = model().layers[i];
-        const size_t parts = row_parts(), n = static_cast<size_t>(batch->n_seqs) * arch().n_heads * parts;
-        for (size_t piece; (piece = c->n_taken[i].fetch_add(1, std::memory_order_relaxed)) < n;) {
-            const size_t seq = piece / parts / arch().n_heads, head = piece / parts % arch().n_heads, part = piece % parts;
-            const size_t start = batch->starts[seq], s = batch->starts[seq + 1] - start, first = s * part / parts, past = s * (part + 1) / parts;
-            if (first < past) (l.attention.is_s8 ? attend_s8 : attend_f32)(*this, thread, l, head, start, s, first, past);
+        const uint64_t parts = row_parts(), n = batch->n_seqs * parts * arch().n_heads;
+        for (uint64_t taken; (taken = c->n_taken[i].fetch_add(1, std::memory_order_relaxed)) < n;) {
+            const size_t seq = taken / parts / arch().n_heads, start = batch->starts[seq], s = batch->starts[seq + 1] - start, part = taken % parts;
+            const piece p{taken / parts % arch().n_heads, start, s, s * part / parts, s * (part + 1) / parts};
+            if (p.first == p.past) continue;
+            if (l.attention.is_s8) attend_s8(thread, l, p);
+            else attend_f32(thread, p);
         }
         size_t ops = 0;
         for (uint32_t seq = 0; thread == 0 && seq < batch->n_seqs; seq++) {
@@ -610,46 +612,47 @@ struct pass {
     }
 
     // One head's rows first .. past-1 of the s tokens from `start` on
-    static void attend_f32(pass &p, uint32_t thread, const sq::layer &, size_t head, size_t start, size_t s, size_t first, size_t past) {
-        const scratch &m = p.c->mem;
-        const size_t width = p.arch().width, column = head * p.arch().head_width;
-        attention_args g{};
-        g.q = m.wide + start * m.wide_stride + column;
-        g.k = g.q + width;
-        g.v = g.k + width;
-        g.stride = m.wide_stride;
-        g.s = s;
-        g.d = p.arch().head_width;
-        g.first = first;
-        g.past = past;
-        g.scratch = reinterpret_cast<float *>(m.attention + thread * m.attention_bytes);
-        g.out = m.y + start * m.x_stride + column;
-        g.out_stride = m.x_stride;
-        p.k().attention(&g);
+    struct piece {
+        size_t head, start, s, first, past;
+    };
+
+    // What both forms of attention want to know of a piece; qkv: rows of q, k and v side by side
+    template <class Args, class X> void describe(const piece &p, const X *qkv, size_t stride, Args *g) const {
+        g->q = qkv + p.start * stride + p.head * arch().head_width;
+        g->k = g->q + arch().width;
+        g->v = g->k + arch().width;
+        g->stride = stride;
+        g->s = p.s;
+        g->d = arch().head_width;
+        g->first = p.first;
+        g->past = p.past;
     }
 
-    static void attend_s8(pass &p, uint32_t thread, const sq::layer &l, size_t head, size_t start, size_t s, size_t first, size_t past) {
+    void attend_f32(uint32_t thread, const piece &p) {
+        const scratch &m = c->mem;
+        attention_args g{};
+        describe(p, m.wide, m.wide_stride, &g);
+        g.scratch = reinterpret_cast<float *>(m.attention + thread * m.attention_bytes);
+        g.out = m.y + p.start * m.x_stride + p.head * arch().head_width;
+        g.out_stride = m.x_stride;
+        k().attention(&g);
+    }
+
+    void attend_s8(uint32_t thread, const sq::layer &l, const piece &p) {
         constexpr float LOG2_E = 1.44269504f;
-        const scratch &m = p.c->mem;
-        const size_t width = p.arch().width, column = head * p.arch().head_width;
+        const scratch &m = c->mem;
+        const size_t column = p.head * arch().head_width;
         attention_s8_args g{};
-        g.q = m.q_wide + start * m.q_wide_stride + column;
-        g.k = g.q + width;
-        g.v = g.k + width;
-        g.stride = m.q_wide_stride;
-        g.s = s;
-        g.d = p.arch().head_width;
-        g.first = first;
-        g.past = past;
+        describe(p, m.q_wide, m.q_wide_stride, &g);
         g.fine = l.attention.is_fine;
-        g.factor = l.attention.scale[head] * LOG2_E;
+        g.factor = l.attention.scale[p.head] * LOG2_E;
         g.mul = l.attention.mul + column;
         g.scratch = m.attention + thread * m.attention_bytes;
         g.out_u8 = writes_out_input(l);
-        g.out = g.out_u8 ? static_cast<void *>(m.q + start * m.q_stride + column) : m.y + start * m.x_stride + column;
+        g.out = g.out_u8 ? static_cast<void *>(m.q + p.start * m.q_stride + column) : m.y + p.start * m.x_stride + column;
         g.out_stride = g.out_u8 ? m.q_stride : m.x_stride;
         g.out_zero = l.out.zero;
-        p.k().attention_s8(&g);
+        k().attention_s8(&g);
     }
 
     // True where attention quantises for the output layer as it writes.

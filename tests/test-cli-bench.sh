@@ -181,11 +181,12 @@ check 'bench with plans' 0 "$sq" bench $embeds --tokens 8 --runs 3 --tuning plan
 check 'instances with plans' 0 "$sq" bench $embeds --instances 1 --threads 1 --tokens 8 --runs 3 --tuning plans.txt
 check 'profile with plans' 0 "$sq" profile $embeds --tokens 8 --seconds 0.01 --tuning plans.txt
 echo nonsense >bad.txt
-for c in 'embed -m' bench profile; do
-    # shellcheck disable=SC2086 # the command and its option are two words
-    check "$c with bad plans" 1 "$sq" $c $embeds --tuning bad.txt $([[ $c == embed* ]] && echo text)
+for c in bench profile; do
+    check "$c with bad plans" 1 "$sq" $c $embeds --tuning bad.txt
     holds "$c with bad plans" err 'tuning.*nonsense'
 done
+check 'vectors with bad plans' 1 "$sq" embed -m $embeds --tuning bad.txt text
+holds 'vectors with bad plans' err 'tuning.*nonsense'
 check 'missing plans' 1 "$sq" embed -m $embeds --tuning no-such-file text
 check 'plans to nowhere' 1 "$sq" tune $embeds --tokens 8 -o no/such/folder/plans.txt
 
