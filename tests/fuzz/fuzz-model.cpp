@@ -30,7 +30,11 @@ void use(sq_model *m) {
     for (int32_t id = -1; id < 300; id++) sq_token_text(m, id, &n);
 
     // Scratch grows with the width and the FFN that the file states; its weights are really there, so that much memory is no amplification.
-    sq_ctx_params p{sizeof p, 1, 16, 1};
+    sq_ctx_params p{};
+    p.size = sizeof p;
+    p.n_threads = 1;
+    p.max_tokens = 16;
+    p.max_seqs = 1;
     sq_ctx *c = nullptr;
     if (sq_ctx_create(m, &p, &c, nullptr, 0) != SQ_OK) return;
     const size_t starts[] = {0, text.size()};
