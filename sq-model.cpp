@@ -328,8 +328,6 @@ void resolver::compensation(const std::string &name, linear *l) {
         if (l->comp[i] > bound || l->comp[i] < -bound) set(fail(why, SQ_E_FORMAT, "tensor '%s.comp' holds an impossible sum", name.c_str()));
 }
 
-constexpr uint32_t MAX_S8_POSITIONS = 1 << 15; // see attention_s8_args
-
 attention resolver::attention_of(const std::string &name) {
     attention a;
     if (!ok() || !m->file.find_meta((name + ".form").c_str())) return a; // as in version 1

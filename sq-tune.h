@@ -1,7 +1,8 @@
 // sq-tune.h - how the forward pass shares a layer's products out: candidates are tried on the layers of the first calls, and the fastest is kept.
 //
-// A plan never changes a bit of the result, so trying costs nothing but the time by which a candidate is slower than the best: with TRIES and the number of
-// candidates some twenty layers, that is one or two passes, for each range of token counts that a context meets.
+// A plan never changes a bit of the result, so trying costs nothing but the time by which a candidate is slower than the best, in 5 to 13 passes for each range of
+// token counts that a context meets. In every pass the layers take turns with the candidates, so that after as many passes as there are candidates each has run each
+// layer once: layers differ in form.
 #ifndef SQ_TUNE_H
 #define SQ_TUNE_H
 
@@ -43,13 +44,13 @@ class tuner {
     // After a pass that was not cancelled: layer_ns [n_layers] is how long each layer took. One thread at a time.
     void finish(size_t T, const std::vector<uint64_t> &layer_ns);
 
-    // Whether finish would learn anything from a pass over T tokens.
+    // Whether the plan for T tokens is still to be found. It stays the same until `finish`.
     bool is_learning(size_t T) const;
 
   private:
     struct range { // of token counts
-        std::vector<uint64_t> best_ns; // [candidates] least time of a layer, by token
-        std::vector<uint32_t> tries;   // [candidates]
+        std::vector<uint64_t> cycle, best; // [candidates] time of all layers, in this cycle so far and in the best cycle
+        uint32_t n_passes = 0;
         int32_t chosen = -1;
     };
     const plan &fallback(size_t T) const;

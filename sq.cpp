@@ -452,7 +452,7 @@ struct pass {
     };
     share split(size_t n, uint32_t thread) const {
         const size_t count = c->threads->count();
-        return {n * thread / count, n * (thread + 1) / count};
+        return {(n * thread + count - 1) / count, (n * (thread + 1) + count - 1) / count}; // rounded up: thread 0, which books, always has something
     }
 
     // The rows that a step treats. Shared: all of them, and the threads part the panels or the rows among them. Own: this thread's, from first to last step of a
@@ -801,6 +801,7 @@ struct pass {
         uint64_t start = thread == 0 ? last_ns : 0;
         for (uint32_t i = 0; i < arch().n_layers && !stop; i++) {
             layer(thread, i);
+            if (c->tuning.is_learning(T) && plan_of(i).by_rows) step(thread, SQ_OP_NORM); // a layer's time is that of its slowest thread
             if (thread == 0) c->layer_ns[i] = last_ns - start, start = last_ns;
         }
         c->threads->barrier(); // with rows of their own, threads have not waited for one another

@@ -204,7 +204,7 @@ typedef struct sq_ctx_params {
 SQ_API void sq_ctx_params_init(sq_ctx_params *params, size_t size);
 
 /* Creates a context: its scratch memory, sized by max_tokens, and n_threads - 1 workers, parked while idle. sq_forward allocates nothing afterwards.
- * On failure *ctx is NULL and err holds the cause. Errors: ARG, VERSION, MEM, LIMIT. */
+ * On failure *ctx is NULL and err holds the cause. Errors: ARG, FORMAT (tuning), VERSION, MEM, LIMIT. */
 SQ_API int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ctx **ctx, char *err, size_t err_cap);
 
 /* Stops the workers and frees the context. Not while a call runs on it. NULL is accepted. */

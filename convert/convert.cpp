@@ -119,10 +119,11 @@ struct attention_limits {
 constexpr attention_limits STATIC_ATTENTION = {0.02, 0.15}, DYNAMIC_ATTENTION = {0.008, 0.15};
 
 // Chooses the form of attention and fits the layers around it: QKV then gives rounded steps, and attention writes what a static output layer reads.
-int8_attention choose_attention(const kernels &k, const attention_observer &seen, uint32_t n_heads, const attention_limits &limits, int8_linear *qkv,
+int8_attention choose_attention(const kernels &k, const attention_observer &seen, const model_config &config, const attention_limits &limits, int8_linear *qkv,
                                 const int8_linear &out) {
     constexpr size_t MULTIPLE = 16; // of head widths that the kernels take
-    if (seen.width() / n_heads % MULTIPLE != 0) return {};
+    const size_t n_heads = config.n_heads;
+    if (seen.width() / n_heads % MULTIPLE != 0 || config.n_positions > MAX_S8_POSITIONS) return {};
     int8_attention a = quantize_attention(k, seen, n_heads, false);
     if (a.error > limits.coarse) a = quantize_attention(k, seen, n_heads, true);
     a.is_s8 = a.error <= limits.fine && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
@@ -153,7 +154,7 @@ int quantize_layer(const float_model &source, uint32_t i, const kernels &k, bool
         q[role] = quantize(l, input, chosen[role].s, chosen[role].is_dynamic, folded);
     }
     const attention_limits &limits = is_dynamic ? DYNAMIC_ATTENTION : STATIC_ATTENTION;
-    const int8_attention attention = choose_attention(k, seen->attention[i], source.config().n_heads, limits, &q[QKV], q[OUT]);
+    const int8_attention attention = choose_attention(k, seen->attention[i], source.config(), limits, &q[QKV], q[OUT]);
     write_attention(i, attention, out);
     result->attention.push_back({!attention.is_s8 ? "f32" : attention.is_fine ? "16 bits" : "8 bits", attention.clip, attention.error});
     for (linear_role role : {QKV, OUT, UP, DOWN}) {

@@ -52,6 +52,9 @@ private:
 
 std::mt19937 rng(1);
 
+// The larger of two errors, NaN being the largest
+double worse(double a, double b) { return b <= a ? a : b; }
+
 int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); }
 float real(float lo, float hi) { return std::uniform_real_distribution<float>(lo, hi)(rng); }
 
@@ -202,7 +205,7 @@ void check_layer(layer &l, activation act, bool with_residual, bool to_u8, bool 
             } else {
                 got = y[t * l.out_stride + n];
             }
-            worst = std::max(worst, fabs(got - want) / bound);
+            worst = worse(worst, fabs(got - want) / bound);
         }
     CHECK_NEAR(worst, 0, 1);
 }
@@ -313,7 +316,7 @@ void test_activations(const std::vector<const kernels *> &tables) {
             double worst = 0;
             for (size_t i = 0; i < x.n; i++) {
                 const double want = act == ACT_GELU_TANH && fabs(x[i]) > 100 ? std::max(x[i], 0.0f) : activated(act, x[i]);
-                worst = std::max(worst, fabs(y[i] - want) / (activation_error(act) + U * fabs(want)));
+                worst = worse(worst, fabs(y[i] - want) / (activation_error(act) + U * fabs(want) + 1e-300));
             }
             CHECK_NEAR(worst, 0, 1);
             CHECK_EQ(x[13], -1e30f);
@@ -344,7 +347,7 @@ void test_exp(const std::vector<const kernels *> &tables) {
             attention_args a{q.get(), k.get(), v.get(), 1, 2, 1, 0, 2, scratch.get(), out.get(), 1};
             table->attention(&a);
             const double e = exp(-(double)std::min(t, 87.0f));
-            worst = std::max(worst, fabs(out[0] / (e / (1 + e)) - 1));
+            worst = worse(worst, fabs(out[0] / (e / (1 + e)) - 1));
         }
         CHECK_NEAR(worst, 0, 2e-7 + 3 * U); // exp; the sum, its inverse, the product
     }
@@ -397,7 +400,7 @@ void check_attention(heads &h) {
             }
             // each weight is off by its score and the highest one, exp, and so is the sum; then s additions in the sum and s in the product
             const double bound = 1.1 * size * (2 * (2 * error + 2e-7) + U * (2 * (double)h.s + 4));
-            worst = std::max(worst, fabs(out[i * h.out_stride + c] - y) / bound);
+            worst = worse(worst, fabs(out[i * h.out_stride + c] - y) / bound);
         }
     }
     CHECK_NEAR(worst, 0, 1);
@@ -491,8 +494,8 @@ void check_attention_s8(heads_s8 &h) {
             }
             const double want = y / sum * h.mul[c];
             const double bound = (error + fabs(y) / sum * sum_doubt) / (sum - sum_doubt) * h.mul[c] + 5 * U * fabs(want) + 1e-12;
-            worst = std::max(worst, fabs(out[i * h.out_stride + c] - want) / bound);
-            worst_u8 = std::max(worst_u8, fabs(q[i * h.out_stride + c] - std::min(std::max(want + 101, 0.0), 255.0)) / (0.5 + bound));
+            worst = worse(worst, fabs(out[i * h.out_stride + c] - want) / bound);
+            worst_u8 = worse(worst_u8, fabs(q[i * h.out_stride + c] - std::min(std::max(want + 101, 0.0), 255.0)) / (0.5 + bound));
         }
     }
     CHECK_NEAR(worst, 0, 1);
@@ -560,7 +563,7 @@ void check_norm(rows &r) {
     for (size_t i = 0; i < r.n; i++) {
         const double z = (r.x[i] - mean) / sqrt(var + 1e-12), want = z * r.gamma[i] + r.beta[i];
         const double shift = 2 * mean_error / sqrt(var + 1e-12), bound = fabs(r.gamma[i]) * (fabs(z) * (2 * relative + shift) + shift) + U * fabs(want);
-        worst = std::max(worst, fabs(y[i] - want) / bound);
+        worst = worse(worst, fabs(y[i] - want) / bound);
     }
     CHECK(r.n == 1 || worst <= 1);
     for (size_t i = r.n; i < r.n16; i++)
@@ -585,7 +588,7 @@ void check_quant(rows &r) {
     CHECK_NEAR(scale, (hi - lo) / 255, 3 * U * scale);
     CHECK_NEAR(zero, -lo / scale, 0.5 + 255 * 4 * U);
     for (size_t i = 0; i < r.n; i++)
-        worst = std::max(worst, fabs(scale * (q[i] - zero) - (double)r.x[i] * r.mul[i]) / scale);
+        worst = worse(worst, fabs(scale * (q[i] - zero) - (double)r.x[i] * r.mul[i]) / scale);
     CHECK_NEAR(worst, 0, 1 + 1e-4); // half a step, and up to half a step at an end where the rounded zero point cuts off
 }
 
