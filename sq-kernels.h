@@ -97,6 +97,13 @@ struct attention_s8_args {
     int32_t out_zero;
 };
 
+constexpr int32_t S8_ZERO = 128;           // what is added to s8 values that are kept as u8
+constexpr float LOG2_E = 1.44269504f;      // e^x = 2^(x log2(e))
+constexpr uint32_t MAX_S8_TOKENS = 1 << 15; // the limit of attention_s8_args::s
+
+// Whether attention_s8 takes heads of this width and sequences of so many tokens.
+constexpr bool attention_s8_fits(size_t head_width, size_t n_tokens) { return head_width % 16 == 0 && n_tokens <= MAX_S8_TOKENS; }
+
 constexpr size_t ATTENTION_S8_ROWS = 32; // of scores at a time, at most
 
 // Bytes of scratch that `attention_s8` needs: keys and values in panels, then a block of rows of q, of e, and of scores or weighted sums of values.

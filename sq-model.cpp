@@ -335,7 +335,7 @@ attention resolver::attention_of(const std::string &name) {
     a.is_s8 = form != 0;
     a.is_fine = form == 2;
     if (!a.is_s8) return a;
-    if (ok() && (m->arch.head_width % 16 != 0 || m->arch.n_positions > MAX_S8_POSITIONS))
+    if (ok() && !attention_s8_fits(m->arch.head_width, m->arch.n_positions))
         set(fail(why, SQ_E_FORMAT, "'%s.form' is s8, which heads of width %u and %u positions do not allow", name.c_str(), m->arch.head_width, m->arch.n_positions));
     a.scale = vector(name + ".scale", m->arch.n_heads);
     a.mul = vector(name + ".mul", m->arch.width);

@@ -104,8 +104,6 @@ struct norm {
     const float *gamma = nullptr, *beta = nullptr; // [width]
 };
 
-constexpr uint32_t MAX_S8_POSITIONS = 1 << 15; // of a model with attention in integers; see attention_s8_args
-
 // Attention in f32, or in integers: the scale and bias of `qkv` then hold the steps of its output, which is rounded to s8.
 struct attention {
     bool is_s8 = false;

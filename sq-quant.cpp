@@ -305,8 +305,6 @@ void attention_observer::divide_values(const std::vector<float> &s) {
 namespace {
 
 constexpr float S8_MOST = 127;
-constexpr int32_t S8_ZERO = 128; // what is added to s8 values that are kept as u8
-
 constexpr float CLIPS[] = {1.0f, 0.85f, 0.7f, 0.55f, 0.4f}; // of queries and keys
 
 int8_attention attention_steps(const attention_observer &seen, size_t n_heads, bool is_fine, float clip) {
@@ -366,7 +364,6 @@ aligned<float> attend_f32(const kernels &k, const attention_observer &seen, size
 
 // Attention in integers: f32 [rows][width]
 aligned<float> attend_s8(const kernels &k, const attention_observer &seen, size_t n_heads, const int8_attention &a) {
-    constexpr float LOG2_E = 1.44269504f;
     const size_t width = seen.width(), d = width / n_heads, stride = 3 * width, rows = seen.start(seen.n_seqs());
     aligned<float> y(rows * width);
     const aligned<float> mul = padded(a.mul);
@@ -387,20 +384,25 @@ aligned<float> attend_s8(const kernels &k, const attention_observer &seen, size_
     return y;
 }
 
-} // namespace
-
-int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, bool is_fine) {
-    const size_t rows = seen.start(seen.n_seqs());
-    if (rows == 0) return attention_steps(seen, n_heads, is_fine, 1);
-    const aligned<float> exact = attend_f32(k, seen, n_heads);
+// The clip that loses least; exact: what attend_f32 gives
+int8_attention best_clip(const kernels &k, const attention_observer &seen, size_t n_heads, bool is_fine, const float *exact) {
     std::array<int8_attention, std::size(CLIPS)> all;
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < all.size(); i++) {
         all[i] = attention_steps(seen, n_heads, is_fine, CLIPS[i]);
         const aligned<float> y = attend_s8(k, seen, n_heads, all[i]);
-        all[i].error = error_against(exact.get(), y.get(), rows, seen.width(), seen.width());
+        all[i].error = error_against(exact, y.get(), seen.start(seen.n_seqs()), seen.width(), seen.width());
     }
     return *std::min_element(all.begin(), all.end(), [](const int8_attention &p, const int8_attention &q) { return p.error < q.error; });
+}
+
+} // namespace
+
+int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, double coarse) {
+    if (seen.n_seqs() == 0) return attention_steps(seen, n_heads, false, 1);
+    const aligned<float> exact = attend_f32(k, seen, n_heads);
+    const int8_attention a = best_clip(k, seen, n_heads, false, exact.get());
+    return a.error <= coarse ? a : best_clip(k, seen, n_heads, true, exact.get());
 }
 
 void fold_steps(const int8_attention &a, int8_linear *qkv) {

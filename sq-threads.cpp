@@ -34,13 +34,13 @@ inline void pause_cpu() {
 constexpr int SPINS_BEFORE_YIELD = 500, SPINS_WHEN_CROWDED = 10;
 constexpr int SPINS_BETWEEN_LOOKS = 32; // at the clock, while waiting for a job
 
+} // namespace
+
 uint64_t now_ns() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
-
-} // namespace
 
 workers::workers(uint32_t n_threads, std::vector<int32_t> cpus, uint32_t spin_us)
     : n_(n_threads), cpus_(std::move(cpus)), spin_ns_(uint64_t{1000} * spin_us),

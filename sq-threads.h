@@ -56,6 +56,9 @@ class workers {
     alignas(64) std::atomic<uint32_t> phase_{0};
 };
 
+// The monotonic clock, nanoseconds.
+uint64_t now_ns();
+
 // True if the affinity of the process, that of its first thread, allows this processor.
 bool may_run_on(int32_t cpu);
 

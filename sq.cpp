@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -416,12 +415,6 @@ int check_batch(sq_ctx *c, const sq_batch &b) {
 
 // ---- the forward pass ----
 
-uint64_t now_ns() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-}
-
 // Whether a tap is set, which makes plans impossible to try.
 bool watched(const sq_ctx *c) {
 #ifdef SQ_TAPS
@@ -476,8 +469,6 @@ struct pass {
         if (r.own) return {r.first, r.past};
         return split(T, thread);
     }
-
-    static constexpr int32_t S8_ZERO = 128; // what is added to s8 values that are kept as u8
 
     // Ends a step on rows r. ops: of the whole layer's step.
     void step(uint32_t thread, uint32_t op, const rows &r, size_t ops = 0) {
@@ -639,7 +630,6 @@ struct pass {
     }
 
     void attend_s8(uint32_t thread, const sq::layer &l, const piece &p) {
-        constexpr float LOG2_E = 1.44269504f;
         const scratch &m = c->mem;
         const size_t column = p.head * arch().head_width;
         attention_s8_args g{};

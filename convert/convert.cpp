@@ -121,11 +121,8 @@ constexpr attention_limits STATIC_ATTENTION = {0.02, 0.15}, DYNAMIC_ATTENTION = 
 // Chooses the form of attention and fits the layers around it: QKV then gives rounded steps, and attention writes what a static output layer reads.
 int8_attention choose_attention(const kernels &k, const attention_observer &seen, const model_config &config, const attention_limits &limits, int8_linear *qkv,
                                 const int8_linear &out) {
-    constexpr size_t MULTIPLE = 16; // of head widths that the kernels take
-    const size_t n_heads = config.n_heads;
-    if (seen.width() / n_heads % MULTIPLE != 0 || config.n_positions > MAX_S8_POSITIONS) return {};
-    int8_attention a = quantize_attention(k, seen, n_heads, false);
-    if (a.error > limits.coarse) a = quantize_attention(k, seen, n_heads, true);
+    if (!attention_s8_fits(seen.width() / config.n_heads, config.n_positions)) return {};
+    int8_attention a = quantize_attention(k, seen, config.n_heads, limits.coarse);
     a.is_s8 = a.error <= limits.fine && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
     if (!a.is_s8) return a;
     fold_steps(a, qkv);
@@ -191,10 +188,6 @@ int write_int8(const float_model &source, const convert_options &options, progre
     }
     return SQ_OK;
 }
-
-} // namespace
-
-namespace {
 
 // Before hours of work rather than after: the output can be created, and is none of the files that are read.
 int check_output(const convert_options &options, message *why) {

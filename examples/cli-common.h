@@ -187,6 +187,7 @@ using model_ptr = std::unique_ptr<sq_model, model_deleter>;
 using ctx_ptr = std::unique_ptr<sq_ctx, ctx_deleter>;
 
 model_ptr load_model(const options &o);
+ctx_ptr create_ctx(sq_model *model, const sq_ctx_params &params); // fails with the library's message
 std::string read_tuning(const options &o); // the text of --tuning, "" without
 sq_model_info model_info(const sq_model *model);
 std::string_view label_name(const sq_model *model, uint32_t i);

@@ -51,12 +51,9 @@ ctx_ptr make_measuring_ctx(const std::string &tuning, sq_model *model, const wor
     params.max_tokens = static_cast<uint32_t>(load.tokens());
     params.max_seqs = load.sequences();
     params.cpus = cpus.empty() ? nullptr : cpus.data();
-    sq_ctx *ctx = nullptr;
-    char err[512] = "";
-    const int32_t status = sq_ctx_create(model, &params, &ctx, err, sizeof err);
-    if (status != SQ_OK) fail("%s", *err ? err : sq_status_string(status));
+    ctx_ptr ctx = create_ctx(model, params);
     if (!cpus.empty() && !bind_this_thread({cpus[0]})) fail("the system refuses to bind a thread to processor %d", int{cpus[0]});
-    return ctx_ptr(ctx);
+    return ctx;
 }
 
 sq_stats ctx_stats(const sq_ctx *ctx) {

@@ -28,7 +28,7 @@ class workload {
 };
 
 // A context with exactly the room that a workload needs. cpus: empty, or the processor of each thread: then the calling thread is bound to the first, after
-// its affinity has been widened to `home`, which must hold them all (the library takes the affinity of the thread that creates a context for the process's).
+// its affinity has been widened to `home`, which must hold them all (the library asks the process's first thread which processors are allowed, and counts cores by the affinity of the thread that creates a context).
 ctx_ptr make_measuring_ctx(const std::string &tuning, sq_model *model, const workload &load, uint32_t n_threads, const std::vector<int32_t> &cpus,
                           const std::vector<int32_t> &home);
 

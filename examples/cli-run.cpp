@@ -60,6 +60,14 @@ void fail_too_long(const std::string &place, size_t n_tokens, size_t max_tokens)
     fail("%s: %zu tokens, but at most %zu are allowed; --truncate cuts longer texts", place.c_str(), n_tokens, max_tokens);
 }
 
+ctx_ptr create_ctx(sq_model *model, const sq_ctx_params &params) {
+    sq_ctx *ctx = nullptr;
+    char err[512] = "";
+    const int32_t status = sq_ctx_create(model, &params, &ctx, err, sizeof err);
+    if (status != SQ_OK) fail("%s", *err ? err : sq_status_string(status));
+    return ctx_ptr(ctx);
+}
+
 std::string read_tuning(const options &o) { return o.tuning.empty() ? "" : read_file(o.tuning); }
 
 static ctx_ptr make_ctx(const options &o, sq_model *model, const sq_model_info &info, uint32_t max_len) {
@@ -71,11 +79,7 @@ static ctx_ptr make_ctx(const options &o, sq_model *model, const sq_model_info &
     params.max_seqs = o.batch ? o.batch : DEFAULT_BATCH;
     const uint32_t room = std::max({512u, info.max_tokens, max_len}); // 512: sq.h's own default
     params.max_tokens = std::max(room, std::min(o.batch, MAX_BATCH_TOKENS / BATCH_TOKENS) * BATCH_TOKENS);
-    sq_ctx *ctx = nullptr;
-    char err[512] = "";
-    const int32_t status = sq_ctx_create(model, &params, &ctx, err, sizeof err);
-    if (status != SQ_OK) fail("%s", *err ? err : sq_status_string(status));
-    return ctx_ptr(ctx);
+    return create_ctx(model, params);
 }
 
 session::session(const options &o)
