@@ -250,7 +250,7 @@ void gemm_vnni(const gemm_args *g) {
     gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, VNNI_ROWS, VNNI_PANELS, tile_vnni, acc);
 }
 
-void attention_s8_vnni(const attention_s8_args *a) { attention_s8_by(a, {VNNI_ROWS, VNNI_PANELS, 16, tile_vnni, tile_vnni_s8u8}); }
+void attention_s8_vnni(const attention_s8_args *a) { attention_s8_by(a, {equal_blocks<VNNI_ROWS>, VNNI_PANELS, 16, tile_vnni, tile_vnni_s8u8}); }
 
 constexpr kernels with_vnni(kernels k) {
     k.name = "avxvnni";

@@ -585,12 +585,16 @@ inline void attention_s8_by(const attention_s8_args *a, const int_tiles &tiles) 
     const attention_s8_layout at(a, tiles.k_step);
     pack_keys_u8(a, at);
     pack_values_s8(a, at);
-    const parts blocks(a->past - a->first, tiles.rows);
-    for (size_t b = 0; b < blocks.count; b++)
-        (a->fine ? attention_s8_rows<65535> : attention_s8_rows<255>)(a, tiles, at, a->first + blocks.start(b), blocks.length(b));
+    for (size_t first = a->first, rows; first < a->past; first += rows) {
+        rows = tiles.block_rows(a->past - first);
+        (a->fine ? attention_s8_rows<65535> : attention_s8_rows<255>)(a, tiles, at, first, rows);
+    }
 }
 
-inline void attention_s8(const attention_s8_args *a) { attention_s8_by(a, {INT_ROWS, INT_PANELS, 16, tile_u8s8, tile_s8u8}); }
+// Blocks of rows of tables whose tiles take any number: nearly equal
+template <size_t ROWS> inline size_t equal_blocks(size_t left) { return parts(left, ROWS).length(0); }
+
+inline void attention_s8(const attention_s8_args *a) { attention_s8_by(a, {equal_blocks<INT_ROWS>, INT_PANELS, 16, tile_u8s8, tile_s8u8}); }
 
 // ---- the table ----
 

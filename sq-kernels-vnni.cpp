@@ -251,9 +251,7 @@ constexpr kernels table = with_tiles(make_table("avx512vnni", CPU_AVX2 | CPU_AVX
 
 const kernels *kernels_avx512vnni() { return &avx512vnni::table; }
 
-void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc) {
-    avx512vnni::gemm(g, (const uint8_t *)g->x, (const int8_t *)g->w, max_rows, max_panels, tile, acc);
-}
+s32_epilogue epilogue_avx512(activation act) { return avx512vnni::finish_for<int32_t>(act); }
 
 void attention_s8_avx512(const attention_s8_args *a, const int_tiles &tiles) { avx512vnni::attention_s8_by(a, tiles); }
 

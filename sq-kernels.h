@@ -165,15 +165,17 @@ const kernels *kernels_plain();
 using int_tile = void (*)(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const int8_t *w, size_t k, int32_t *out, size_t out_stride,
                           const int8_t *ahead, size_t n_lines);
 
-// The two integer forms of a table and their largest tile. k of both must be a multiple of k_step, which divides 64.
+// The two integer forms of a table, with at most so many panels. k of both must be a multiple of k_step, which divides 64.
 struct int_tiles {
-    size_t rows, panels, k_step;
+    size_t (*block_rows)(size_t left); // how many of the rows that are left to take next, at most ATTENTION_S8_ROWS
+    size_t panels, k_step;
     int_tile u8s8, s8u8;
 };
 
 #if defined(__x86_64__)
-// gemm_u8s8 of the AVX512-VNNI table with another tile of at most max_rows x max_panels; acc: scratch [max_rows][16 * max_panels], 64-byte aligned.
-void gemm_u8s8_avx512(const gemm_args *g, size_t max_rows, size_t max_panels, int_tile tile, int32_t *acc);
+// What follows the product in gemm_u8s8 of the AVX512-VNNI table: sums acc [rows][acc_stride], 64-byte aligned, of 1 to 4 panels become rows row .. of columns col .. of the output.
+using s32_epilogue = void (*)(const gemm_args *g, const int32_t *acc, size_t acc_stride, size_t row, size_t rows, size_t col, size_t panels);
+s32_epilogue epilogue_avx512(activation act);
 // attention_s8 of the AVX512-VNNI table with other tiles.
 void attention_s8_avx512(const attention_s8_args *a, const int_tiles &tiles);
 

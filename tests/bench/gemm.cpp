@@ -2,7 +2,7 @@
 //
 //     gemm [ISA [ROWS...]]
 //
-// peak is a loop of independent VPDPBUSD on ZMM registers, timed right before and right after each call. share is gop_s / peak over the calls whose two
+// peak is a loop of independent VPDPBUSD on ZMM registers, with the amx table of TDPBUSD, timed right before and right after each call. share is gop_s / peak over the calls whose two
 // peaks agree within 2 %, so that changes of frequency drop out: the median, and the ninth decile for a machine where neighbours disturb. warm: the same
 // weights again; cold: copies of them in turn, 128 MiB together. Integer operations: a multiply-add counts as two.
 #include <stdio.h>
@@ -37,8 +37,15 @@ __attribute__((target("avx512f"), noinline)) static void peak_loop(size_t n) {
                          : "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
                            "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24");
 }
+
+// 4 sums; the tiles are configured already
+static void amx_peak_loop(size_t n) {
+    for (size_t i = 0; i < n; i++)
+        __asm__ volatile("tdpbusd %tmm6, %tmm4, %tmm0\n tdpbusd %tmm6, %tmm5, %tmm1\n tdpbusd %tmm7, %tmm4, %tmm2\n tdpbusd %tmm7, %tmm5, %tmm3");
+}
 #else
 static void peak_loop(size_t) {}
+static void amx_peak_loop(size_t) {}
 #endif
 
 using namespace sq;
@@ -51,13 +58,14 @@ double now() {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Gop/s of VPDPBUSD, 0 where there is none
-double peak() {
+// Gop/s of TDPBUSD if the table has tiles, else of VPDPBUSD, 0 where there is none
+double peak(const kernels *table) {
     if (!(cpu_features() & CPU_AVX512VNNI)) return 0;
-    const size_t n = 3000; // some 15 microseconds
+    const bool tiles = table->needs & CPU_AMX;
+    const size_t n = tiles ? 600 : 3000; // some 15 microseconds
     const double start = now();
-    peak_loop(n);
-    return (double)n * 24 * 128 / (now() - start) * 1e-9;
+    (tiles ? amx_peak_loop : peak_loop)(n);
+    return (double)n * (tiles ? 4 * 32768 : 24 * 128) / (now() - start) * 1e-9;
 }
 
 struct free_deleter {
@@ -113,13 +121,13 @@ void measure(const kernels *table, const shape &s, size_t m, bool cold) {
     g.out_stride = s.n;
     const double ops = 2.0 * (double)m * (double)s.n * (double)s.k;
     std::vector<double> rates, shares;
-    double before = peak(), best_peak = before, end = now() + 0.4;
+    double before = peak(table), best_peak = before, end = now() + 0.4;
     for (size_t i = 0; now() < end || i < 20; i++) {
         g.w = w.get() + i % copies * s.n * s.k;
         const double start = now();
         table->gemm_u8s8(&g);
         rates.push_back(ops / (now() - start) * 1e-9);
-        const double after = peak();
+        const double after = peak(table);
         if (std::max(before, after) < 1.02 * std::min(before, after)) shares.push_back(2 * rates.back() / (before + after));
         best_peak = std::max(best_peak, before = after);
     }
