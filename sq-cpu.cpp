@@ -65,11 +65,14 @@ uint32_t find_features() { return 0; }
 
 #endif
 
-// Linux gives tile data (8 KiB more in every signal frame) only to processes that ask.
+// Linux gives tile data (8 KiB more in every signal frame) only to processes that ask. Asked once; the answer stands.
 bool tile_data_granted() {
 #if defined(__x86_64__) && defined(__linux__)
-    const long req_xcomp_perm = 0x1023, tile_data = 18; // ARCH_REQ_XCOMP_PERM, bit of XCR0
-    return syscall(SYS_arch_prctl, req_xcomp_perm, tile_data) == 0;
+    static const bool granted = [] {
+        const long req_xcomp_perm = 0x1023, tile_data = 18; // ARCH_REQ_XCOMP_PERM, bit of XCR0
+        return syscall(SYS_arch_prctl, req_xcomp_perm, tile_data) == 0;
+    }();
+    return granted;
 #else
     return false;
 #endif
@@ -126,24 +129,28 @@ const char *why_not(const kernels *table) {
     return nullptr;
 }
 
-int choose_kernels(const char *isa, const kernels **chosen, message *why) {
+int choose_kernels(const char *isa, const kernels **chosen, const char **why_no_better, message *why) {
     size_t n_tables, wanted = 0;
     const kernels *const *tables = all_kernels(&n_tables);
-    bool named = false;
-    for (const char *name : {isa, (const char *)getenv("SQ_ISA")}) {
-        if (!name || !*name)
-            continue;
-        const size_t i = find_table(name);
-        if (i == n_tables)
-            return fail(why, SQ_E_CPU, "unknown instruction set \"%.40s\"", name);
+    const char *limit = nullptr; // what names the table
+    const struct {
+        const char *name, *means;
+    } names[] = {{isa, "sq_model_params.isa asks for it"}, {getenv("SQ_ISA"), "SQ_ISA asks for it"}};
+    for (const auto &n : names) {
+        if (!n.name || !*n.name) continue;
+        const size_t i = find_table(n.name);
+        if (i == n_tables) return fail(why, SQ_E_CPU, "unknown instruction set \"%.40s\"", n.name);
+        if (!limit || i > wanted) limit = n.means;
         wanted = i > wanted ? i : wanted;
-        named = true;
     }
-    while (!named && why_not(tables[wanted]))
+    const char *reason = "";
+    while (!limit && why_not(tables[wanted])) {
+        if (wanted == 0) reason = why_not(tables[0]);
         wanted++; // ends at plain, which needs nothing
-    if (const char *reason = why_not(tables[wanted]))
-        return fail(why, SQ_E_CPU, "instruction set \"%s\": %s", tables[wanted]->name, reason);
+    }
+    if (const char *lacking = why_not(tables[wanted])) return fail(why, SQ_E_CPU, "instruction set \"%s\": %s", tables[wanted]->name, lacking);
     *chosen = tables[wanted];
+    if (why_no_better) *why_no_better = wanted == 0 ? "" : limit ? limit : reason;
     return SQ_OK;
 }
 

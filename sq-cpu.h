@@ -15,9 +15,10 @@ uint32_t cpu_features();
 // process; nothing else does. Static storage.
 const char *why_not(const kernels *table);
 
-// The best table, or the lower of the two named by isa and the environment variable SQ_ISA, where given (null and "" count as not given).
-// SQ_E_CPU with the cause in *why (may be null) if a name is unknown or its table cannot run here; *chosen is then untouched.
-int choose_kernels(const char *isa, const kernels **chosen, message *why);
+// The best table, or the lower of the two named by isa and the environment variable SQ_ISA, where given (null and "" count as not given). *why_no_better (may be null)
+// says why the library's best was not taken, "" if it was; static storage.
+// SQ_E_CPU with the cause in *why (may be null) if a name is unknown or its table cannot run here; the other outputs are then untouched.
+int choose_kernels(const char *isa, const kernels **chosen, const char **why_no_better, message *why);
 
 } // namespace sq
 

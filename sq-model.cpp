@@ -530,7 +530,7 @@ struct model_deleter {
 
 int model_open(const model_source &source, const sq_model_params &params, sq_model **model, message *why) {
     std::unique_ptr<sq_model, model_deleter> m(new sq_model);
-    if (int status = choose_kernels(params.isa, &m->kernels, why)) return status;
+    if (int status = choose_kernels(params.isa, &m->kernels, &m->isa_reason, why)) return status;
     const void *data = nullptr;
     size_t n_bytes = 0;
     if (int status = acquire(m.get(), source, params.copy || params.huge_pages, params.huge_pages, &data, &n_bytes, why)) return status;

@@ -166,6 +166,7 @@ struct architecture {
 struct sq_model {
     std::atomic<uint32_t> n_holds{1}; // the caller's and one per context
     const sq::kernels *kernels = nullptr;
+    const char *isa_reason = ""; // why not a better table, see choose_kernels
     sq::file_view file;
     sq::architecture arch{};
     sq::table words;

@@ -190,6 +190,8 @@ const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n) {
 
 const char *sq_isa_string(const sq_model *model) { return model ? model->kernels->name : nullptr; }
 
+const char *sq_isa_reason(const sq_model *model) { return model ? model->isa_reason : nullptr; }
+
 const char *sq_model_meta_key(const sq_model *model, uint32_t i) { return model && i < model->file.meta.size() ? model->file.meta[i].key.c_str() : nullptr; }
 
 int32_t sq_model_meta(const sq_model *model, const char *key, char *out, size_t cap, size_t *n) {

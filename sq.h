@@ -153,6 +153,10 @@ SQ_API const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n);
 /* The instruction set that this model's contexts use. Static storage; NULL for a null model. */
 SQ_API const char *sq_isa_string(const sq_model *model);
 
+/* Why it is not a better one, as a few English words: what this CPU lacks, that the operating system refused AMX, or that `isa` or SQ_ISA asked for less; "" for
+ * "amx". Static storage; NULL for a null model. */
+SQ_API const char *sq_isa_reason(const sq_model *model);
+
 /* The key of the i-th metadata entry of the file, NULL past the last. Borrowed: lives until the model is freed. convert/format.md lists the keys. */
 SQ_API const char *sq_model_meta_key(const sq_model *model, uint32_t i);
 

@@ -174,7 +174,7 @@ int write_int8(const float_model &source, const convert_options &options, progre
 
     const bool is_dynamic = options.mode == quant_mode::dynamic_scales;
     const kernels *k = nullptr;
-    if (int status = choose_kernels(nullptr, &k, why)) return status;
+    if (int status = choose_kernels(nullptr, &k, nullptr, why)) return status;
     if (int status = source.write_rest(true, is_dynamic ? "dynamic" : "static", out, why)) return status;
     char crc_text[16];
     snprintf(crc_text, sizeof crc_text, "%08x", crc);

@@ -69,6 +69,11 @@ static void print_meta(output *out, const sq_model *model) {
         if (!is_of_layer(key)) out->write("  " + pad_right(printable(key, 60), 28) + " " + meta(model, key) + "\n");
 }
 
+static std::string why_no_better(const sq_model *model) {
+    const std::string why = sq_isa_reason(model);
+    return why.empty() ? "" : " (" + why + ")";
+}
+
 void run_info(const options &o) {
     const model_ptr model = load_model(o);
     const sq_model_info i = model_info(model.get());
@@ -84,7 +89,7 @@ void run_info(const options &o) {
     print_line(&out, "vectors", std::to_string(i.embed_width) + " numbers, " + (i.normalize ? "scaled to length 1" : "not scaled"));
     print_line(&out, "head", head_text(model.get(), i));
     print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + layer_forms(model.get()) + ")");
-    print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + " (this CPU's best: " + sq_isa_best() + ")");
+    print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + why_no_better(model.get()));
     print_meta(&out, model.get());
     out.commit();
 }

@@ -107,7 +107,7 @@ void test_same_bits(const std::string &bytes, const golden_row &row) {
     std::vector<float> expected;
     for (const char *isa : {"plain", "avx2", "avxvnni", "avx512vnni", "amx"}) {
         const sq::kernels *k = nullptr;
-        if (sq::choose_kernels(isa, &k, nullptr) != SQ_OK) continue;
+        if (sq::choose_kernels(isa, &k, nullptr, nullptr) != SQ_OK) continue;
         const model_handle m = load(bytes, isa);
         batch_builder b;
         b.add(row);

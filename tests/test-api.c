@@ -87,8 +87,10 @@ static void test_load_params(void) {
     q.verify = 1;
     CHECK_EQ(load(&q, &m, err, sizeof err), SQ_OK);
     CHECK_EQ(sq_isa_string(m), "plain");
+    CHECK_EQ(sq_isa_reason(m), "sq_model_params.isa asks for it");
     sq_model_free(m);
     CHECK(sq_isa_string(NULL) == NULL);
+    CHECK(sq_isa_reason(NULL) == NULL);
     CHECK(strlen(sq_isa_best()) > 2);
     sq_model_params_init(NULL, sizeof q);
 }

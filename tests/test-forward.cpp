@@ -96,7 +96,7 @@ std::vector<const char *> isas() {
         p.size = sizeof p;
         p.isa = name;
         const sq::kernels *k = nullptr;
-        if (sq::choose_kernels(name, &k, nullptr) == SQ_OK && std::string(k->name) == name) names.push_back(name);
+        if (sq::choose_kernels(name, &k, nullptr, nullptr) == SQ_OK && std::string(k->name) == name) names.push_back(name);
     }
     return names;
 }

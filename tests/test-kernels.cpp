@@ -2,8 +2,10 @@
 //
 // All buffers end where an inaccessible page begins, so that an access past the end is a crash. Bounds are derived from U = 2^-24, the relative error of one
 // rounding.
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -663,31 +665,59 @@ void test_choice() {
     size_t n_tables;
     const kernels *const *tables = all_kernels(&n_tables);
     const kernels *k = nullptr;
+    const char *reason = nullptr;
     message why;
     unsetenv("SQ_ISA");
-    CHECK_EQ(choose_kernels(nullptr, &k, &why), SQ_OK);
+    CHECK_EQ(choose_kernels(nullptr, &k, &reason, &why), SQ_OK);
     CHECK(k && !why_not(k));
+    CHECK_EQ(reason, k == tables[0] ? "" : why_not(tables[0]));
     for (size_t i = 0; i < n_tables; i++) {
-        const int status = choose_kernels(tables[i]->name, &k, &why);
+        const int status = choose_kernels(tables[i]->name, &k, &reason, &why);
         CHECK_EQ(status, why_not(tables[i]) ? SQ_E_CPU : SQ_OK);
-        CHECK(status || k == tables[i]);
+        if (status) continue;
+        CHECK(k == tables[i]);
+        CHECK_EQ(reason, i == 0 ? "" : "sq_model_params.isa asks for it");
     }
-    CHECK_EQ(choose_kernels("sse9", &k, &why), SQ_E_CPU);
+    CHECK_EQ(choose_kernels("sse9", &k, nullptr, &why), SQ_E_CPU);
     CHECK(strstr(why.text, "sse9") != nullptr);
     setenv("SQ_ISA", "plain", 1);
-    CHECK_EQ(choose_kernels(nullptr, &k, nullptr), SQ_OK);
+    CHECK_EQ(choose_kernels(nullptr, &k, &reason, nullptr), SQ_OK);
     CHECK_EQ(k->name, "plain");
+    CHECK_EQ(reason, "SQ_ISA asks for it");
     setenv("SQ_ISA", tables[0]->name, 1);
-    CHECK_EQ(choose_kernels("plain", &k, nullptr), SQ_OK);
+    CHECK_EQ(choose_kernels("plain", &k, &reason, nullptr), SQ_OK);
     CHECK_EQ(k->name, "plain");
+    CHECK_EQ(reason, "sq_model_params.isa asks for it");
     setenv("SQ_ISA", "bogus", 1);
-    CHECK_EQ(choose_kernels("plain", &k, nullptr), SQ_E_CPU);
+    CHECK_EQ(choose_kernels("plain", &k, nullptr, nullptr), SQ_E_CPU);
     unsetenv("SQ_ISA");
+}
+
+// The kernel refuses tile data while an alternate signal stack is too small for a frame that holds it (Linux, Documentation/x86/xstate.rst): the next table is taken then, and
+// the reason is told. In a child, before this process has permission, which children inherit.
+void test_refusal() {
+    if (!(cpu_features() & CPU_AMX)) return SKIP("refused permission for tile data: no AMX here");
+    const pid_t child = fork();
+    if (child == 0) {
+        static char small[4096];
+        stack_t stack{};
+        stack.ss_sp = small;
+        stack.ss_size = sizeof small;
+        const kernels *k = nullptr;
+        const char *reason = "";
+        const bool right = sigaltstack(&stack, nullptr) == 0 && choose_kernels(nullptr, &k, &reason, nullptr) == SQ_OK && strcmp(k->name, "avx512vnni") == 0 &&
+                           strcmp(reason, "the operating system refused AMX tile data") == 0;
+        _exit(right ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
 }
 
 } // namespace
 
 int main() {
+    test_refusal();
     size_t n_tables;
     const kernels *const *all = all_kernels(&n_tables);
     std::vector<const kernels *> others, tables;

@@ -141,7 +141,7 @@ void measure(const kernels *table, const shape &s, size_t m, bool cold) {
 int main(int argc, char **argv) {
     const kernels *table = nullptr;
     message why;
-    if (choose_kernels(argc > 1 ? argv[1] : nullptr, &table, &why) != SQ_OK) {
+    if (choose_kernels(argc > 1 ? argv[1] : nullptr, &table, nullptr, &why) != SQ_OK) {
         fprintf(stderr, "%s\n", why.text);
         return 2;
     }
