@@ -289,12 +289,12 @@ bool may_use_tile_data() {
     return syscall(SYS_arch_prctl, GET_XCOMP_PERM, &granted) == 0 && (granted & TILE_DATA_BIT);
 }
 
-bool has_avx512f() { return __builtin_cpu_supports("avx512f"); }
+bool can_multiply() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"); }
 
 } // namespace
 
 bool install() {
-    if (may_use_tile_data() || !has_avx512f()) return false;
+    if (may_use_tile_data() || !can_multiply()) return false;
     uint32_t size = 0, offset = 0, c, d;
     if (__get_cpuid_count(0xD, 17, &size, &offset, &c, &d) && size == sizeof(config)) tilecfg_offset = offset; // XSAVE component 17, TILECFG
     struct sigaction a = {};

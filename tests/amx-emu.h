@@ -5,7 +5,7 @@
 //     amx_emu::uninstall();
 //
 // On a CPU with AMX it works as well, as long as the process has not asked Linux for tile data (sq::why_not and sq::choose_kernels ask when they meet the AMX
-// table: set SQ_ISA=avx512vnni before models are loaded). amx-emu.cpp says how, and what then is different. Needs AVX-512 F; x86-64 Linux only.
+// table: set SQ_ISA=avx512vnni before models are loaded). amx-emu.cpp says how, and what then is different. Needs AVX-512 F and BW; x86-64 Linux only.
 #ifndef SQ_TESTS_AMX_EMU_H
 #define SQ_TESTS_AMX_EMU_H
 
@@ -16,7 +16,7 @@
 
 namespace amx_emu {
 
-// False, with no handler installed, if the CPU lacks AVX-512 F or the process may use tile data, so that nothing would trap. Not while other threads run AMX code.
+// False, with no handler installed, if the CPU lacks AVX-512 F or BW or the process may use tile data, so that nothing would trap. Not while other threads run AMX code.
 bool install();
 void uninstall();
 

@@ -10,10 +10,10 @@
 
 // A target region, as in sq-kernels-vnni.cpp
 #if defined(__clang__)
-#  pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
+#  pragma clang attribute push(__attribute__((target("avx512f,avx512bw"))), apply_to = function)
 #else
 #  pragma GCC push_options
-#  pragma GCC target("avx512f")
+#  pragma GCC target("avx512f,avx512bw")
 #endif
 
 namespace amx_emu {
@@ -25,11 +25,11 @@ int32_t group(const uint8_t *p) {
     return four;
 }
 
-// Byte b of each of 16 groups of four, as s32
-template <bool SIGNED> __m512i bytes(__m512i groups, unsigned b) {
-    const __m512i high = _mm512_sll_epi32(groups, _mm_cvtsi32_si128((int)(24 - 8 * b)));
-    return SIGNED ? _mm512_srai_epi32(high, 24) : _mm512_srli_epi32(high, 24);
+// The even and the odd bytes of each group of four, as pairs of s16
+template <bool SIGNED> __m512i even_bytes(__m512i v) {
+    return SIGNED ? _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8) : _mm512_and_si512(v, _mm512_set1_epi16(255));
 }
+template <bool SIGNED> __m512i odd_bytes(__m512i v) { return SIGNED ? _mm512_srai_epi16(v, 8) : _mm512_srli_epi16(v, 8); }
 
 __m512 low_half(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
 __m512 high_half(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int32_t)0xFFFF0000))); }
@@ -50,14 +50,18 @@ __attribute__((noinline)) void multiply_bf16_rows(tile *c, const tile &x, const 
 } // namespace
 
 template <bool X_SIGNED, bool W_SIGNED> void multiply_bytes(tile *c, const tile &x, const tile &w, size_t rows, size_t n_groups) {
-    __m512i wide[16][4]; // w in s32, [group][byte of the group][column]
-    for (size_t j = 0; j < n_groups; j++)
-        for (unsigned b = 0; b < 4; b++) wide[j][b] = bytes<W_SIGNED>(_mm512_load_si512(w.row[j]), b);
+    __m512i even[16], odd[16]; // of w
+    for (size_t j = 0; j < n_groups; j++) {
+        const __m512i groups = _mm512_load_si512(w.row[j]);
+        even[j] = even_bytes<W_SIGNED>(groups);
+        odd[j] = odd_bytes<W_SIGNED>(groups);
+    }
     for (size_t i = 0; i < rows; i++) {
         __m512i sum = _mm512_load_si512(c->row[i]);
-        for (size_t j = 0; j < n_groups; j++) {
+        for (size_t j = 0; j < n_groups; j++) { // a pair's sum is at most 2 * 255 * 255
             const __m512i four = _mm512_set1_epi32(group(x.row[i] + 4 * j));
-            for (unsigned b = 0; b < 4; b++) sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(bytes<X_SIGNED>(four, b), wide[j][b]));
+            sum = _mm512_add_epi32(sum, _mm512_madd_epi16(even_bytes<X_SIGNED>(four), even[j]));
+            sum = _mm512_add_epi32(sum, _mm512_madd_epi16(odd_bytes<X_SIGNED>(four), odd[j]));
         }
         _mm512_store_si512(c->row[i], sum);
     }

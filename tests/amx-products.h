@@ -1,4 +1,4 @@
-// tests/amx-products.h - the arithmetic of TDP*: tiles in memory in, a tile out. For CPUs with AVX-512 F, which every CPU that runs the AMX table has.
+// tests/amx-products.h - the arithmetic of TDP*: tiles in memory in, a tile out. For CPUs with AVX-512 F and BW, which every CPU that runs the AMX table has.
 #ifndef SQ_TESTS_AMX_PRODUCTS_H
 #define SQ_TESTS_AMX_PRODUCTS_H
 
