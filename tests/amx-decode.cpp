@@ -44,15 +44,15 @@ bool is_opcode(uint8_t opcode) { return opcode == 0x49 || opcode == 0x4B || opco
 // 1111b, reg 000b of LDTILECFG). The X and B bits of a field that is no register, and R of LDTILECFG and TILERELEASE, are ignored (seen on Emerald Rapids).
 const char *undefined_fields(form operands, const vex &v, uint8_t modrm) {
     const uint8_t reg = modrm >> 3 & 7, rm = modrm & 7;
-    if (v.w) return "VEX.W is 1";
-    if (v.l) return "VEX.L is 1";
-    if (operands != form::three_tiles && v.vvvv != 0) return "VEX.vvvv is not 1111b";
-    if ((operands == form::memory || operands == form::no_operand) && reg != 0) return "ModRM.reg is not 000b";
-    if ((operands == form::no_operand || operands == form::one_tile) && rm != 0) return "ModRM.rm is not 000b";
-    if (operands == form::sib && rm != 4) return "no SIB byte";
-    if ((operands == form::sib || operands == form::one_tile || operands == form::three_tiles) && v.r) return "a tile register above 7 in ModRM.reg";
-    if (operands == form::three_tiles && v.b) return "a tile register above 7 in ModRM.rm";
-    if (operands == form::three_tiles && v.vvvv > 7) return "a tile register above 7 in VEX.vvvv";
+    if (v.w) return "#UD: VEX.W is 1";
+    if (v.l) return "#UD: VEX.L is 1";
+    if (operands != form::three_tiles && v.vvvv != 0) return "#UD: VEX.vvvv is not 1111b";
+    if ((operands == form::memory || operands == form::no_operand) && reg != 0) return "#UD: ModRM.reg is not 000b";
+    if ((operands == form::no_operand || operands == form::one_tile) && rm != 0) return "#UD: ModRM.rm is not 000b";
+    if (operands == form::sib && rm != 4) return "#UD: no SIB byte";
+    if ((operands == form::sib || operands == form::one_tile || operands == form::three_tiles) && v.r) return "#UD: a tile register above 7 in ModRM.reg";
+    if (operands == form::three_tiles && v.b) return "#UD: a tile register above 7 in ModRM.rm";
+    if (operands == form::three_tiles && v.vvvv > 7) return "#UD: a tile register above 7 in VEX.vvvv";
     return nullptr;
 }
 
