@@ -7,6 +7,7 @@
 #if defined(__x86_64__) && defined(__linux__)
 
 #include "amx-emu.h"
+#include "texts.h"
 
 namespace {
 
@@ -45,11 +46,10 @@ const char *const SENTENCES[] = {"The quick brown fox jumps over the lazy dog.",
                                  "Wie sp\xC3\xA4t ist es?", "one"};
 
 std::vector<float> embed(const ctx_handle &c, uint32_t width) {
-    std::string text;
-    std::vector<size_t> starts{0};
-    for (const char *s : SENTENCES) text += s, starts.push_back(text.size());
-    const sq_texts texts{sizeof(sq_texts), (uint32_t)starts.size() - 1, text.data(), starts.data(), nullptr, nullptr};
-    std::vector<float> out((starts.size() - 1) * width);
+    text_list list;
+    for (const char *s : SENTENCES) list.add(s);
+    const sq_texts texts = list.texts(false);
+    std::vector<float> out(texts.n_texts * width);
     size_t n = 0;
     CHECK_EQ(sq_embed(c.get(), &texts, nullptr, out.data(), out.size(), &n), SQ_OK);
     CHECK_EQ(n, out.size());

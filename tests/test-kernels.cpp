@@ -713,7 +713,7 @@ void test_choice() {
     unsetenv("SQ_ISA");
 }
 
-} // namespace
+// ---- emulation ----
 
 #if defined(__x86_64__) && defined(__linux__)
 // The AMX table where nothing but AVX512-VNNI is sure: what differs between the two.
@@ -734,6 +734,14 @@ int test_emulated_amx() {
     CHECK(amx_emu::thread_counts().products > 0);
     return check_summary(summary);
 }
+#else
+int test_emulated_amx() {
+    SKIP("amx emulated: the emulator is for x86-64 Linux");
+    return check_summary("test-kernels --emulate-amx");
+}
+#endif
+
+} // namespace
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--emulate-amx") == 0)
