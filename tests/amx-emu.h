@@ -38,8 +38,8 @@ void observe(observer o, void *user);
 // Called after each emulated instruction with the address of the next, which no debug trap of single-stepping reports. Null for none.
 void watch_next(void (*watcher)(const void *next));
 
-// Called where the CPU would raise #UD or #GP: why begins with one of these, both texts have static storage. The hook must leave by siglongjmp. Without a hook (null) or when
-// it returns, a line goes to stderr and SIGILL kills the process.
+// Called where the CPU would raise #UD or #GP, with which `why` begins; both texts have static storage. The hook must leave by siglongjmp. Without a hook (null),
+// or when it returns, a line goes to stderr and SIGILL kills the process.
 using fault_hook = void (*)(void *user, const char *instruction_name, const char *why);
 void catch_faults(fault_hook h, void *user);
 

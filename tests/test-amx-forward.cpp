@@ -41,8 +41,7 @@ void test_tiny(const std::string &checkpoint, sq::quant_mode mode) {
 // ---- a real model ----
 
 const char *const SENTENCES[] = {"The quick brown fox jumps over the lazy dog.", "",
-                                 "Matrix products of small integers are exact, so every instruction set gives the same bits; only their order of work differs, and that "
-                                 "is what this sentence of some forty tokens goes through, layer by layer.",
+                                 "Matrix products of small integers are exact, and so every instruction set gives the same bits, layer by layer, token by token.",
                                  "Wie sp\xC3\xA4t ist es?", "one"};
 
 std::vector<float> embed(const ctx_handle &c, uint32_t width) {

@@ -49,8 +49,8 @@ uint64_t amx_test_base, amx_test_index;
 }
 
 // xchg with memory at RIP + displacement gives any register a value for one instruction, RSP and RBP included, and needs no other register.
-#define WITH_REGISTERS(BASE, INDEX, CODE)                                                                                                                                    \
-    __asm__ volatile("xchgq %%" BASE ", amx_test_base(%%rip)\n\txchgq %%" INDEX ", amx_test_index(%%rip)\n\t" CODE "\n\t"                                                    \
+#define WITH_REGISTERS(BASE, INDEX, CODE) \
+    __asm__ volatile("xchgq %%" BASE ", amx_test_base(%%rip)\n\txchgq %%" INDEX ", amx_test_index(%%rip)\n\t" CODE "\n\t" \
                      "xchgq %%" INDEX ", amx_test_index(%%rip)\n\txchgq %%" BASE ", amx_test_base(%%rip)" ::: "memory")
 
 // A form of TILELOADD, TILELOADDT1 and TILESTORED: base + displacement is the first row, index * scale the stride. Forms without an index have stride 0.
@@ -61,15 +61,15 @@ struct form {
     int scale, displacement;
 };
 
-#define FORM(BASE, INDEX, OPERAND, HAS_BASE, HAS_INDEX, SCALE, DISPLACEMENT)                                                                                                 \
-    {OPERAND, [] { WITH_REGISTERS(BASE, INDEX, "tileloadd " OPERAND ", %%tmm5"); }, [] { WITH_REGISTERS(BASE, INDEX, "tileloaddt1 " OPERAND ", %%tmm5"); },                  \
+#define FORM(BASE, INDEX, OPERAND, HAS_BASE, HAS_INDEX, SCALE, DISPLACEMENT) \
+    {OPERAND, [] { WITH_REGISTERS(BASE, INDEX, "tileloadd " OPERAND ", %%tmm5"); }, [] { WITH_REGISTERS(BASE, INDEX, "tileloaddt1 " OPERAND ", %%tmm5"); }, \
      [] { WITH_REGISTERS(BASE, INDEX, "tilestored %%tmm5, " OPERAND); }, HAS_BASE, HAS_INDEX, SCALE, DISPLACEMENT}
-#define BASED(BASE, INDEX)                                                                                                                                                   \
-    FORM(BASE, INDEX, "(%%" BASE ",%%" INDEX ",1)", true, true, 1, 0), FORM(BASE, INDEX, "-0x40(%%" BASE ",%%" INDEX ",2)", true, true, 2, -0x40),                           \
-        FORM(BASE, INDEX, "0x1240(%%" BASE ",%%" INDEX ",4)", true, true, 4, 0x1240), FORM(BASE, INDEX, "(%%" BASE ")", true, false, 1, 0),                                  \
+#define BASED(BASE, INDEX) \
+    FORM(BASE, INDEX, "(%%" BASE ",%%" INDEX ",1)", true, true, 1, 0), FORM(BASE, INDEX, "-0x40(%%" BASE ",%%" INDEX ",2)", true, true, 2, -0x40), \
+        FORM(BASE, INDEX, "0x1240(%%" BASE ",%%" INDEX ",4)", true, true, 4, 0x1240), FORM(BASE, INDEX, "(%%" BASE ")", true, false, 1, 0), \
         FORM(BASE, INDEX, "0x40(%%" BASE ")", true, false, 1, 0x40), FORM(BASE, INDEX, "-0x1240(%%" BASE ")", true, false, 1, -0x1240)
-#define INDEXED(BASE, INDEX)                                                                                                                                                 \
-    FORM(BASE, INDEX, "(%%" BASE ",%%" INDEX ",8)", true, true, 8, 0), FORM(BASE, INDEX, "0x20001000(,%%" INDEX ",1)", false, true, 1, 0x1000),                              \
+#define INDEXED(BASE, INDEX) \
+    FORM(BASE, INDEX, "(%%" BASE ",%%" INDEX ",8)", true, true, 8, 0), FORM(BASE, INDEX, "0x20001000(,%%" INDEX ",1)", false, true, 1, 0x1000), \
         FORM(BASE, INDEX, "0x20001000(,%%" INDEX ",8)", false, true, 8, 0x1000)
 
 constexpr uintptr_t LOW = 0x20000000;
@@ -139,8 +139,8 @@ void test_strides() {
 
 alignas(64) config file_config, file_out; // reached by RIP
 
-#define CONFIG_FORM(BASE)                                                                                                                                                    \
-    [] { WITH_REGISTERS(BASE, "r8", "tilezero %%tmm0\n\tldtilecfg 0x40(%%" BASE ")\n\tsttilecfg -0x1240(%%" BASE ")"); },                                                    \
+#define CONFIG_FORM(BASE) \
+    [] { WITH_REGISTERS(BASE, "r8", "tilezero %%tmm0\n\tldtilecfg 0x40(%%" BASE ")\n\tsttilecfg -0x1240(%%" BASE ")"); }, \
         [] { WITH_REGISTERS(BASE, "r8", "tilezero %%tmm0\n\tldtilecfg 0x38(%%" BASE ",%%r8,8)\n\tsttilecfg -0x1241(%%" BASE ",%%r8,1)"); }
 
 // Behind TILEZERO, which traps everywhere, the emulator executes these on every machine; it takes less than 1 row for the configuration to be seen.
@@ -352,7 +352,8 @@ void test_bad_configs() {
 }
 
 // Each instruction that uses tiles, on tmm1, tmm2 and tmm3
-void (*const USES[])() = {[] { ZERO[1](); }, [] { LOAD[1](middle, 64); }, [] { LOAD_T1[1](middle, 64); }, [] { STORE[1](middle, 64); }, [] { multiply(SSD, 1, 2, 3); }, [] { multiply(SUD, 1, 2, 3); }, [] { multiply(USD, 1, 2, 3); },
+void (*const USES[])() = {[] { ZERO[1](); }, [] { LOAD[1](middle, 64); }, [] { LOAD_T1[1](middle, 64); }, [] { STORE[1](middle, 64); },
+                          [] { multiply(SSD, 1, 2, 3); }, [] { multiply(SUD, 1, 2, 3); }, [] { multiply(USD, 1, 2, 3); },
                           [] { multiply(UUD, 1, 2, 3); }, [] { multiply(BF16, 1, 2, 3); }};
 const char *const USE_NAMES[] = {"TILEZERO", "TILELOADD", "TILELOADDT1", "TILESTORED", "TDPBSSD", "TDPBSUD", "TDPBUSD", "TDPBUUD", "TDPBF16PS"};
 constexpr size_t FIRST_PRODUCT = 4, N_USES = 9;
@@ -488,7 +489,8 @@ void run_program(uint32_t seed, bool floats, uint8_t *out) {
                 if (choose(200) != 0) memory[b] = (uint8_t)((memory[b] & 0x80) | (0x38 + choose(12)));
             (what == 2 ? LOAD_T1 : LOAD)[tmm](memory, 64 + choose(64));
         } else {
-            multiply(floats ? BF16 : (product_kind)choose(BF16), role[choose(N_SUMS)], role[N_SUMS + (size_t)choose(N_FACTORS)], role[N_SUMS + N_FACTORS + (size_t)choose(2)]);
+            const int sums = role[choose(N_SUMS)], first = role[N_SUMS + (size_t)choose(N_FACTORS)], second = role[N_SUMS + N_FACTORS + (size_t)choose(2)];
+            multiply(floats ? BF16 : (product_kind)choose(BF16), sums, first, second);
         }
     }
     for (size_t tmm = 0; tmm < 8; tmm++) STORE[tmm](out + N * tmm, 64);
