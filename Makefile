@@ -57,6 +57,7 @@ CONVERT_SRC := $(filter-out $(CONVERT_MAIN),$(wildcard sq-quant*.cpp convert/*.c
 CLI_SRC := $(wildcard examples/sq-cli.cpp examples/cli-*.cpp)
 TEST_CXX := $(wildcard tests/test-*.cpp)
 TEST_C := $(wildcard tests/test-*.c)
+TEST_TOOLS := $(wildcard tests/amx-*.cpp tests/single-step.cpp)
 FUZZ_SRC := $(filter-out tests/fuzz/replay.cpp,$(wildcard tests/fuzz/*.cpp))
 BENCH_SRC := $(wildcard tests/bench/*.cpp)
 
@@ -127,7 +128,7 @@ $(OUT)/sq-convert: $(B)/$(CONVERT_MAIN).o $(CONVERT_OBJ) $(TAPS_OBJ)
 	$(LINK) $(OPENMP) -o $@
 
 # Tests see everything inside; the C programs and hello.c see what a user of the shared library sees.
-$(B)/tests.a: $(CONVERT_OBJ) $(TAPS_OBJ)
+$(B)/tests.a: $(CONVERT_OBJ) $(TAPS_OBJ) $(call objects,$(TEST_TOOLS))
 	rm -f $@
 	ar rcs $@ $^
 $(B)/test-%: $(B)/tests/test-%.cpp.o $(B)/tests.a

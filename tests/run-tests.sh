@@ -111,6 +111,7 @@ program_tests() {
         run "$name" "$B/$name" ${arguments[@]+"${arguments[@]}"}
     done
     ((${#only[@]} == 0)) || return 0
+    run 'test-kernels amx emulated' "$B/test-kernels" --emulate-amx
     # test-forward and test-kernels go through the instruction sets by themselves.
     for isa in $(isas); do
         SQ_ISA=$isa run "test-api $isa" "$B/test-api" "$MODEL"

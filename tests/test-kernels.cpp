@@ -1,4 +1,5 @@
 // test-kernels.cpp - the kernel tables: plain against double and 64-bit integer arithmetic written here, every other table against plain, bit for bit.
+// With --emulate-amx: the AMX table alone against plain, its tile instructions emulated (amx-emu.h), so that it needs AVX512-VNNI only.
 //
 // All buffers end where an inaccessible page begins, so that an access past the end is a crash. Bounds are derived from U = 2^-24, the relative error of one
 // rounding.
@@ -16,6 +17,7 @@
 #include "../sq-cpu.h"
 #include "../sq-kernels.h"
 #include "../sq.h"
+#include "amx-emu.h"
 #include "check.h"
 
 using namespace sq;
@@ -125,7 +127,17 @@ struct layer {
             residual[i] = real(-4, 4);
     }
 
-    int weight(size_t n, size_t i) { return w[n / 16 * 16 * k + i / 4 * 64 + n % 16 * 4 + i % 4]; }
+    // Makes it a layer of K < k inputs, padded as sq-kernels.h says: weights are 0, and x is anything
+    void pad_from(size_t K) {
+        for (size_t n = 0; n < 16 * n_panels; n++)
+            for (size_t i = K; i < k; i++) {
+                comp[n] -= weight(n, i);
+                w[place(n, i)] = 0;
+            }
+    }
+
+    size_t place(size_t n, size_t i) const { return n / 16 * 16 * k + i / 4 * 64 + n % 16 * 4 + i % 4; }
+    int weight(size_t n, size_t i) { return w[place(n, i)]; }
 
     gemm_args args(activation act, bool with_residual, bool to_u8, bool dynamic, void *out) {
         gemm_args g{};
@@ -229,7 +241,7 @@ template <class Each> void every_form(bool is_float, Each each) {
             each((activation)act, (form & 1) != 0, (form & 2) != 0, (form & 4) != 0);
 }
 
-void test_layers(const std::vector<const kernels *> &others) {
+void test_layers() {
     for (size_t m : {1, 2, 3, 7, 19})
         for (bool is_float : {false, true}) {
             layer l(m, 1 + m % 3, is_float ? 40 + m : 64 * (1 + m % 3), is_float, false);
@@ -237,18 +249,34 @@ void test_layers(const std::vector<const kernels *> &others) {
             l.mul_folded = true;
             check_layer(l, ACT_NONE, false, true, !is_float);
         }
+}
+
+// Every remainder of rows, panels and K, in every form
+void compare_layers(const std::vector<const kernels *> &others, bool is_float) {
     for (size_t m = 1; m <= 70; m += CHECK_SANITIZED ? 9 : 1)
-        for (const kernels *table : others)
-            for (bool is_float : {false, true}) {
-                layer l(m, (size_t)pick(1, 11), is_float ? (size_t)pick(1, 130) : 64 * (size_t)pick(1, 5), is_float, m % 10 == 0);
-                every_form(is_float, [&](activation a, bool r, bool u, bool d) { compare_layer(table, l, a, r, u, d); });
-                l.mul_folded = true;
-                compare_layer(table, l, ACT_NONE, false, true, !is_float);
-            }
-    for (const kernels *table : others) { // more rows than one block of 512 KiB
-        layer l(300, 2, 4096, false, true);
-        compare_layer(table, l, ACT_NONE, false, false, false);
-        compare_layer(table, l, ACT_GELU_ERF, true, true, true);
+        for (const kernels *table : others) {
+            const size_t K = (size_t)pick(1, is_float ? 130 : 320);
+            layer l(m, (size_t)pick(1, 11), is_float ? K : round_up(K, 64), is_float, m % 10 == 0);
+            if (!is_float)
+                l.pad_from(K);
+            every_form(is_float, [&](activation a, bool r, bool u, bool d) { compare_layer(table, l, a, r, u, d); });
+            l.mul_folded = true;
+            compare_layer(table, l, ACT_NONE, false, true, !is_float);
+        }
+}
+
+// N or K or both up to 4096, and more rows than one block of 512 KiB
+void compare_large(const std::vector<const kernels *> &others) {
+    const size_t shapes[][3] = {{1, 4096, 4096}, {16, 4096, 252}, {17, 4080, 64}, {31, 16, 4096}, {33, 32, 4092}, {48, 48, 1000}, {70, 1040, 128}, {300, 32, 4096}}; // M, N, K
+    for (auto &shape : shapes) {
+        if (CHECK_SANITIZED && shape[0] * shape[1] * shape[2] > (4u << 20))
+            continue;
+        layer l(shape[0], shape[1] / 16, round_up(shape[2], 64), false, shape[0] == 300);
+        l.pad_from(shape[2]);
+        for (const kernels *table : others) {
+            compare_layer(table, l, ACT_NONE, false, false, false);
+            compare_layer(table, l, ACT_GELU_ERF, true, true, true);
+        }
     }
 }
 
@@ -714,9 +742,39 @@ void test_refusal() {
     CHECK_EQ(status, 0);
 }
 
+// ---- emulation ----
+
+#if defined(__x86_64__) && defined(__linux__)
+// The AMX table where nothing but AVX512-VNNI is sure: what differs between the two.
+int test_emulated_amx() {
+    const char *const summary = "test-kernels --emulate-amx";
+    if (const char *reason = why_not(kernels_avx512vnni())) {
+        SKIP((std::string("amx emulated: ") + reason).c_str());
+        return check_summary(summary);
+    }
+    if (!CHECK(amx_emu::install()))
+        return check_summary(summary);
+    const std::vector<const kernels *> amx = {kernels_amx()};
+    compare_layers(amx, false);
+    compare_large(amx);
+    test_in_place(amx);
+    test_attention_s8(amx);
+    printf("%llu tile products\n", (unsigned long long)amx_emu::thread_counts().products);
+    CHECK(amx_emu::thread_counts().products > 0);
+    return check_summary(summary);
+}
+#else
+int test_emulated_amx() {
+    SKIP("amx emulated: the emulator is for x86-64 Linux");
+    return check_summary("test-kernels --emulate-amx");
+}
+#endif
+
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--emulate-amx") == 0)
+        return test_emulated_amx();
     test_refusal();
     size_t n_tables;
     const kernels *const *all = all_kernels(&n_tables);
@@ -734,7 +792,10 @@ int main() {
     test_activations(tables);
     test_exp(tables);
     test_extremes();
-    test_layers(others);
+    test_layers();
+    compare_layers(others, false);
+    compare_layers(others, true);
+    compare_large(others);
     test_in_place(tables);
     test_attention(others);
     test_attention_parts(tables);
