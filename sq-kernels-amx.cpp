@@ -147,9 +147,9 @@ template <bool U8_S8, class Beside> void two_tiles(const place &at, size_t panel
 // Weights that a thread streams past its rows before it returns to them with other tiles: they, and 512 KiB of activations, stay in a second-level cache of 2 MiB
 // (Sapphire Rapids and later).
 constexpr size_t SPAN_BYTES = 512 * 1024, BLOCK_BYTES = 512 * 1024;
-// Two tiles of rows and two panels share the first-level cache of 48 KiB with what comes next while 64 K bytes do.
-constexpr size_t LONGEST_LEVEL_1_K = 768;
-constexpr size_t UNIT_ROWS = 2 * TILE_ROWS, UNIT_PANELS = 4, ACC_STRIDE = 16 * UNIT_PANELS;
+constexpr size_t UNIT_ROWS = 2 * TILE_ROWS, UNIT_PANELS = 4, ACC_STRIDE = 16 * UNIT_PANELS, ACC_SIZE = UNIT_ROWS * ACC_STRIDE;
+// Two tiles of rows and two panels, 64 K bytes, stay in the first-level cache of 48 KiB beside the sums.
+constexpr size_t LONGEST_LEVEL_1_K = (48 * 1024 - ACC_SIZE * sizeof(int32_t)) / 64;
 
 // What runs beside the tiles. The sums of a unit, up to 32 rows and 4 panels, have two places in turn: tile registers gather those of a block while those of the unit
 // before, in memory, go through the epilogue, some rows after each 64 of K; the tile multiplier has work for 64 cycles and more meanwhile. Their 8 KiB stay in the
@@ -188,7 +188,7 @@ class companion {
     void before_store() { finish(rows_left_); }
 
     // Where a block's activations and weights do not stay in the first-level cache, every other block walks K backwards, and every other unit takes its two pairs of
-    // panels in reverse: each block then begins with what the one before has just read, and finds half of that in the cache (K = 1024: 5 % faster).
+    // panels in reverse: each block then begins with what the one before has just read, and finds part of that in the cache (K = 768, 1024: 2 to 5 % faster).
     bool turn() { return alternates_ && (backwards_ = !backwards_); }
     bool second_pair_first() const { return alternates_ && mirrored_; }
 
@@ -202,7 +202,7 @@ class companion {
         acc_row_ += n, row_ += n, rows_left_ -= n;
     }
 
-    alignas(64) int32_t acc_[UNIT_ROWS * ACC_STRIDE];
+    alignas(64) int32_t acc_[ACC_SIZE];
     const gemm_args *g_;
     s32_epilogue epilogue_;
     bool alternates_, backwards_ = true, mirrored_ = false;

@@ -745,6 +745,20 @@ void test_refusal() {
 // ---- emulation ----
 
 #if defined(__x86_64__) && defined(__linux__)
+// No tile product in excess: ceil(M / 16) tiles of rows for each panel and 64 of K; one tile load each where rows come in pairs of tiles, at most 1.34 elsewhere.
+void test_tile_counts() {
+    for (size_t m = 1; m <= 70; m++) {
+        layer l(m, 8, 256, false, false);
+        guarded<float> y(m * l.out_stride);
+        amx_emu::thread_counts() = {};
+        run(kernels_amx(), l.args(ACT_NONE, false, false, false, y.get()), false);
+        const amx_emu::counts n = amx_emu::thread_counts();
+        CHECK_EQ(n.products, (uint64_t)((m + 15) / 16 * 8 * 256 / 64));
+        CHECK(100 * n.loads <= (m % 32 == 0 ? 100 : 134) * n.products);
+        CHECK(n.configs <= 3);
+    }
+}
+
 // The AMX table where nothing but AVX512-VNNI is sure: what differs between the two.
 int test_emulated_amx() {
     const char *const summary = "test-kernels --emulate-amx";
@@ -755,6 +769,8 @@ int test_emulated_amx() {
     if (!CHECK(amx_emu::install()))
         return check_summary(summary);
     const std::vector<const kernels *> amx = {kernels_amx()};
+    test_tile_counts();
+    amx_emu::thread_counts() = {};
     compare_layers(amx, false);
     compare_large(amx);
     test_in_place(amx);
