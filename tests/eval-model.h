@@ -87,9 +87,9 @@ class eval_model {
             std::vector<int32_t> ids(MAX_TOKENS), types(MAX_TOKENS), sources(MAX_TOKENS);
             std::vector<uint32_t> bytes(2 * MAX_TOKENS);
             size_t n = 0;
-            if (!CHECK_EQ(sq_tokenize(model.get(), x.a.data(), x.a.size(), x.b.data(), x.b.size(), &p, ids.data(), types.data(), bytes.data(), sources.data(), MAX_TOKENS, &n),
-                          SQ_OK))
-                return {};
+            const int32_t status = sq_tokenize(model.get(), x.a.data(), x.a.size(), x.b.data(), x.b.size(), &p, ids.data(), types.data(), bytes.data(), sources.data(),
+                                               MAX_TOKENS, &n);
+            if (!CHECK_EQ(status, SQ_OK)) return {};
             sources.resize(n);
             const uint32_t starts[] = {0, static_cast<uint32_t>(n)};
             const sq_batch batch{sizeof batch, 1, ids.data(), types.data(), starts};

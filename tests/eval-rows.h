@@ -1,7 +1,7 @@
 // tests/eval-rows.h - the tasks of tests/eval.cpp: labelled rows, and files of answers to them.
 //
-// SHARED/data/tasks holds the rows (ROWS.tsv, or SQuAD's JSON) and, in reference/CHECKPOINT-ROWS.jsonl, what a checkpoint answers in Hugging Face's float32. Those files
-// name the tasks. Answer files of other contenders have the same names and lines, with a label in place of logits.
+// SHARED/data/tasks holds the rows (ROWS.tsv, or SQuAD's JSON) and, in reference/CHECKPOINT-ROWS.jsonl, what a checkpoint answers in Hugging Face's float32. Those
+// files name the tasks. Answer files of other contenders have the same names and lines, with a label in place of logits.
 #ifndef SQ_TESTS_EVAL_ROWS_H
 #define SQ_TESTS_EVAL_ROWS_H
 

@@ -176,8 +176,7 @@ void print_peers() {
     for (const std::string &name : peers()) {
         std::ifstream about(answers_folder + "/" + name + "/about.txt");
         std::string line;
-        std::getline(about, line);
-        printf("%s: %s\n", name.c_str(), line.c_str());
+        if (std::getline(about, line)) printf("%s: %s\n", name.c_str(), line.c_str());
     }
 }
 
