@@ -1,11 +1,11 @@
 // eval.cpp - accuracy on labelled rows: real checkpoints in float, dynamic and static INT8, beside other libraries' INT8 on the same rows, and the targets.
 //
-//     build/eval [--models DIR] [--shared DIR] [--answers DIR] [CHECKPOINT...]
+//     build/eval [--models DIR] [--shared DIR] [--answers DIR] [--kept] [CHECKPOINT...]
 //
 // Checkpoints are folders of --models (SQ_MODELS); rows, float32 answers and calibration texts are in --shared (SQ_SHARED): data/tasks, data/calibrate.txt. A task is
 // what has answers recorded there; qa_xquad_de and _zh have none, as no checkpoint answers in German or Chinese. Scores: tests/eval-scores.h. The answers are written
 // to ANSWERS/sq-MODE/CHECKPOINT-ROWS.jsonl; other folders there are other contenders, and their answers are scored alike: `make eval-peers` makes them, once.
-// ANSWERS is $SQ_PEERS/eval, ~/sq-peers/eval if that is not set.
+// ANSWERS is $SQ_PEERS/eval, ~/sq-peers/eval if that is not set. With --kept nothing is converted: sq's answers are those of the last run.
 //
 // For each task: the score, its difference to that of the recorded float32 answers with the paired 95 % interval (tests/bootstrap.h), the share of rows whose answer is
 // not the recorded one (cosines: further than 0.02 from it), and for sq the difference to the best of the peers. Then the targets: sq is worse than the best peer if
@@ -25,6 +25,7 @@ constexpr double MARGIN = 1e-3;
 constexpr double ROUNDING = 1e-9; // a difference of 4 of 500 rows is 0.8 points, and not more
 
 std::string models_folder, shared_folder, answers_folder;
+bool is_kept = false; // --kept
 
 struct judged {
     std::string name;
@@ -99,19 +100,22 @@ void add_peers(task_result *r) {
     }
 }
 
-// The checkpoint's tasks in each mode; those of a mode that failed lack it.
-void add_sq(const std::string &checkpoint, std::vector<task_result> *results) {
-    for (sq::quant_mode mode : {sq::quant_mode::none, sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) {
+// Answers of the mode's run, now or, if they are kept, the last one.
+void add_sq_mode(const std::string &checkpoint, sq::quant_mode mode, std::vector<task_result> *results) {
+    const std::string name = std::string("sq-") + mode_name(mode);
+    std::unique_ptr<eval_model> m;
+    if (!is_kept) {
         fprintf(stderr, "%s: converting, %s\n", checkpoint.c_str(), mode_name(mode));
-        const eval_model m(models_folder + "/" + checkpoint, mode, shared_folder + "/data/calibrate.txt");
-        const std::string name = std::string("sq-") + mode_name(mode);
-        for (task_result &r : *results) {
-            const std::vector<row_answer> answers = m.is_ready() ? m.answers(*r.of) : std::vector<row_answer>();
-            if (!CHECK_EQ(answers.size(), r.of->rows.size())) continue;
-            if (mode == sq::quant_mode::none) check_float(*r.of, answers);
-            write_answers(answers_folder + "/" + name + "/" + r.of->file_name(), r.of->kind, answers);
-            r.contenders.push_back(judge(*r.of, name, answers));
-        }
+        m = std::make_unique<eval_model>(models_folder + "/" + checkpoint, mode, shared_folder + "/data/calibrate.txt");
+        if (!m->is_ready()) return;
+    }
+    for (task_result &r : *results) {
+        const std::string path = answers_folder + "/" + name + "/" + r.of->file_name();
+        const std::vector<row_answer> answers = is_kept ? read_answers(path) : m->answers(*r.of);
+        if (!CHECK_EQ(answers.size(), r.of->rows.size())) continue;
+        if (mode == sq::quant_mode::none) check_float(*r.of, answers);
+        if (!is_kept) write_answers(path, r.of->kind, answers);
+        r.contenders.push_back(judge(*r.of, name, answers));
     }
 }
 
@@ -153,6 +157,14 @@ struct average {
     }
 };
 
+// What a contender says of itself.
+std::string about(const std::string &name) {
+    std::ifstream in(answers_folder + "/" + name + "/about.txt");
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
 // Means over tasks; of a contender that lacks tasks, over those that it has.
 void print_means(const std::vector<task_result> &results) {
     std::vector<std::string> names{"sq-float", "sq-dynamic", "sq-static"};
@@ -167,16 +179,8 @@ void print_means(const std::vector<task_result> &results) {
                 if (r.of->kind == task_kind::classify) classes.add(j.differing);
                 if (r.of->kind == task_kind::answer) questions.add(j.differing);
             }
-        if (gain.n) printf("  %-20s %5d   %+20.2f   %22s   %17s\n", name.c_str(), gain.n, gain.value(), classes.percent().c_str(), questions.percent().c_str());
-    }
-}
-
-void print_peers() {
-    printf("\n");
-    for (const std::string &name : peers()) {
-        std::ifstream about(answers_folder + "/" + name + "/about.txt");
-        std::string line;
-        if (std::getline(about, line)) printf("%s: %s\n", name.c_str(), line.c_str());
+        if (gain.n) printf("  %-20s %5d   %+20.2f   %22s   %17s   %s\n", name.c_str(), gain.n, gain.value(), classes.percent().c_str(), questions.percent().c_str(),
+                           about(name).c_str());
     }
 }
 
@@ -199,7 +203,7 @@ struct worst {
 
 bool print_target(const char *mode, const char *what, double bound, double measured, const std::string &where) {
     const bool is_met = measured <= bound + ROUNDING;
-    printf("  %-11s %-47s <= %4.2f   %5.2f  %-7s  %s\n", mode, what, bound, measured, is_met ? "met" : "not met", where.c_str());
+    printf("  %-11s %-47s <= %4.2f   %5.2f  %s%s\n", mode, what, bound, measured, is_met ? "met" : "not met", (where.empty() ? "" : ": " + where).c_str());
     return is_met;
 }
 
@@ -243,6 +247,7 @@ std::set<std::string> read_arguments(int argc, char **argv) {
         if (argument == "--models" && i + 1 < argc) models_folder = argv[++i];
         else if (argument == "--shared" && i + 1 < argc) shared_folder = argv[++i];
         else if (argument == "--answers" && i + 1 < argc) answers_folder = argv[++i];
+        else if (argument == "--kept") is_kept = true;
         else names.insert(argument);
     }
     return names;
@@ -257,7 +262,7 @@ std::vector<task_result> evaluate(const std::vector<task> &tasks, const std::str
         r.float_score = score(t, worths_of(t, t.recorded), all_rows(t));
         results.push_back(r);
     }
-    add_sq(checkpoint, &results);
+    for (sq::quant_mode mode : {sq::quant_mode::none, sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) add_sq_mode(checkpoint, mode, &results);
     for (task_result &r : results) {
         add_peers(&r);
         print_task(&r);
@@ -274,7 +279,7 @@ int main(int argc, char **argv) {
     for (const task &t : tasks) known.insert(t.checkpoint);
     if (names.empty()) names = known;
     if (models_folder.empty() || names.empty() || !std::includes(known.begin(), known.end(), names.begin(), names.end())) {
-        fprintf(stderr, "usage: eval [--models DIR] [--shared DIR] [--answers DIR] [CHECKPOINT...]\n");
+        fprintf(stderr, "usage: eval [--models DIR] [--shared DIR] [--answers DIR] [--kept] [CHECKPOINT...]\n");
         for (const task &t : tasks) fprintf(stderr, "  %s %s\n", t.checkpoint.c_str(), t.rows_name.c_str());
         if (models_folder.empty() || tasks.empty()) fprintf(stderr, "SQ_MODELS must name a folder of checkpoints, SQ_SHARED one with data/tasks\n");
         return 2;
@@ -283,7 +288,6 @@ int main(int argc, char **argv) {
     for (const std::string &checkpoint : names)
         for (const task_result &r : evaluate(tasks, checkpoint)) results.push_back(r);
     print_means(results);
-    print_peers();
     printf("\n");
     if (check_summary("eval") != 0) return 1;
     printf("\n  %-11s %-47s %7s   %5s\n", "targets", "", "bound", "is");
