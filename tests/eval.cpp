@@ -12,7 +12,7 @@
 // the whole interval of the difference is below 0. That the best is picked on the same rows, among all peers, counts against sq.
 //
 // Exit code: 0 all targets are met, 1 something failed or float differs from an answer whose margin is above 1e-3, 2 arguments, 3 a target is not met.
-// Takes some minutes, and is no part of `make test`.
+// Takes ten minutes on two cores, and is no part of `make test`.
 #include <set>
 
 #include "bootstrap.h"
@@ -32,7 +32,10 @@ struct judged {
     std::vector<double> worths;
     double score = 0, gain = 0, differing = 0; // gain: score less float's; differing: percent
     interval around_gain{};
+    interval to_best{}; // of sq's score less the best peer's
+
     bool is_sq() const { return name.compare(0, 3, "sq-") == 0; }
+    bool is_worse() const { return to_best.high < -ROUNDING; }
 };
 
 // A task's contenders, sq's modes first.
@@ -40,11 +43,16 @@ struct task_result {
     const task *of;
     double float_score = 0;
     std::vector<judged> contenders;
-    std::set<std::string> worse; // of sq, than the best peer
-    bool has_peer = false;
 
     const judged &named(const std::string &name) const {
         return *std::find_if(contenders.begin(), contenders.end(), [&](const judged &j) { return j.name == name; });
+    }
+    // Of the highest score; null if there are no peers.
+    const judged *best_peer() const {
+        const judged *best = nullptr;
+        for (const judged &j : contenders)
+            if (!j.is_sq() && (!best || j.score > best->score)) best = &j;
+        return best;
     }
     std::string title() const { return of->checkpoint + " " + of->rows_name; }
 };
@@ -98,6 +106,9 @@ void add_peers(task_result *r) {
         if (!CHECK_EQ(answers.size(), r->of->rows.size())) fprintf(stderr, "  %s\n", path.c_str());
         else r->contenders.push_back(judge(*r->of, name, answers));
     }
+    if (const judged *best = r->best_peer())
+        for (judged &j : r->contenders)
+            if (j.is_sq()) j.to_best = interval_of_difference(*r->of, j.worths, best->worths);
 }
 
 // Answers of the mode's run, now or, if they are kept, the last one.
@@ -121,26 +132,15 @@ void add_sq_mode(const std::string &checkpoint, sq::quant_mode mode, std::vector
 
 // ---- tables ----
 
-void print_contender(const judged &j) {
-    printf("  %-20s %6.2f   %+6.2f [%+6.2f, %+6.2f]   %5.1f %%", j.name.c_str(), j.score, j.gain, j.around_gain.low, j.around_gain.high, j.differing);
-}
-
-void print_task(task_result *r) {
-    const task &t = *r->of;
+void print_task(const task_result &r) {
+    const task &t = *r.of;
     const char *measure = t.kind == task_kind::classify ? "accuracy" : t.kind == task_kind::answer ? "F1" : "Spearman's correlation";
-    printf("\n%s: %s of %zu rows, float32 %.2f\n", r->title().c_str(), measure, t.rows.size(), r->float_score);
+    printf("\n%s: %s of %zu rows, float32 %.2f\n", r.title().c_str(), measure, t.rows.size(), r.float_score);
     printf("  %-20s %6s   %-24s  %s   less the best peer's\n", "", "score", "less float32's, 95 %", "differ");
-    const judged *best = nullptr;
-    for (const judged &j : r->contenders)
-        if (!j.is_sq() && (!best || j.score > best->score)) best = &j;
-    r->has_peer = best != nullptr;
-    for (const judged &j : r->contenders) {
-        print_contender(j);
-        if (j.is_sq() && best) {
-            const interval i = interval_of_difference(t, j.worths, best->worths);
-            if (i.high < -ROUNDING) r->worse.insert(j.name);
-            printf("   %+6.2f [%+6.2f, %+6.2f] %s", j.score - best->score, i.low, i.high, best->name.c_str());
-        }
+    const judged *best = r.best_peer();
+    for (const judged &j : r.contenders) {
+        printf("  %-20s %6.2f   %+6.2f [%+6.2f, %+6.2f]   %5.1f %%", j.name.c_str(), j.score, j.gain, j.around_gain.low, j.around_gain.high, j.differing);
+        if (j.is_sq() && best) printf("   %+6.2f [%+6.2f, %+6.2f] %s", j.score - best->score, j.to_best.low, j.to_best.high, best->name.c_str());
         printf("\n");
     }
 }
@@ -157,12 +157,12 @@ struct average {
     }
 };
 
-// What a contender says of itself.
+// What a contender says of itself, set apart; empty if it does not.
 std::string about(const std::string &name) {
     std::ifstream in(answers_folder + "/" + name + "/about.txt");
     std::string line;
     std::getline(in, line);
-    return line;
+    return line.empty() ? "" : "   " + line;
 }
 
 // Means over tasks; of a contender that lacks tasks, over those that it has.
@@ -179,7 +179,7 @@ void print_means(const std::vector<task_result> &results) {
                 if (r.of->kind == task_kind::classify) classes.add(j.differing);
                 if (r.of->kind == task_kind::answer) questions.add(j.differing);
             }
-        if (gain.n) printf("  %-20s %5d   %+20.2f   %22s   %17s   %s\n", name.c_str(), gain.n, gain.value(), classes.percent().c_str(), questions.percent().c_str(),
+        if (gain.n) printf("  %-20s %5d   %+20.2f   %22s   %17s%s\n", name.c_str(), gain.n, gain.value(), classes.percent().c_str(), questions.percent().c_str(),
                            about(name).c_str());
     }
 }
@@ -219,9 +219,9 @@ bool print_targets(const bounds &b, const std::vector<task_result> &results) {
         loss_of_task.take(-j.gain, r.title());
         if (r.of->kind == task_kind::classify) classes.take(j.differing, r.title());
         if (r.of->kind == task_kind::answer) questions.take(j.differing, r.title());
-        n_compared += r.has_peer;
-        n_worse += r.worse.count(b.mode);
-        if (r.worse.count(b.mode)) where_worse += (where_worse.empty() ? "" : ", ") + r.title();
+        n_compared += r.best_peer() != nullptr;
+        n_worse += j.is_worse();
+        if (j.is_worse()) where_worse += (where_worse.empty() ? "" : ", ") + r.title();
     }
     bool all = print_target(b.mode, "points lost, mean of tasks", b.mean_loss, loss.value(), std::to_string(loss.n) + " tasks");
     all &= print_target(b.mode, "points lost, worst task", b.loss, loss_of_task.value, loss_of_task.where);
@@ -265,7 +265,7 @@ std::vector<task_result> evaluate(const std::vector<task> &tasks, const std::str
     for (sq::quant_mode mode : {sq::quant_mode::none, sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) add_sq_mode(checkpoint, mode, &results);
     for (task_result &r : results) {
         add_peers(&r);
-        print_task(&r);
+        print_task(r);
     }
     fflush(stdout);
     return results;
