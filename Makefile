@@ -1,7 +1,8 @@
 # make            libsq.a, libsq.so, sq, sq-convert
 # make demo       convert a real checkpoint and embed a few sentences (CHECKPOINT=DIR: that one, nothing is fetched)
 # make test       every test; the last line counts them
-# make eval       task scores of real checkpoints: SQ_MODELS and SQ_SHARED are folders
+# make eval       accuracy of real checkpoints on labelled rows, and the targets: SQ_MODELS and SQ_SHARED are folders (tests/eval.cpp)
+# make eval-peers what other libraries' INT8 answers to those rows, for make eval: once; SQ_PEERS_PYTHON is the python that has them
 # make bench      kernel and end-to-end benchmarks
 # make compare    sq beside OpenVINO, ONNX Runtime and others, by tests/bench/compare: SQ_SHARED is a folder; COMPARE='--suite' or other arguments of it
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
@@ -78,7 +79,7 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval bench compare san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs demo install clean
 
 all: $(PRODUCTS)
 
@@ -161,7 +162,9 @@ test: programs
 	B=$(B) OUT=$(OUT) CXX='$(CXX)' CC='$(CC)' bash tests/run-tests.sh
 
 eval: $(B)/eval
-	$(B)/eval
+	$(B)/eval $(EVAL)
+eval-peers:
+	"$${SQ_PEERS_PYTHON:-$${SQ_PEERS:-$$HOME/sq-peers}/venv/bin/python}" tests/eval-peers $(PEERS)
 
 bench: $(BENCH_PROGRAMS)
 	@set -e; for p in $^; do echo "$$p"; "$$p"; done

@@ -1,388 +1,297 @@
-// eval.cpp - task scores on real checkpoints: float, dynamic and static INT8 against labelled rows and against the answers that Hugging Face's float32 gave.
+// eval.cpp - accuracy on labelled rows: real checkpoints in float, dynamic and static INT8, beside other libraries' INT8 on the same rows, and the targets.
 //
-//     build/eval [--models DIR] [--shared DIR] [CHECKPOINT...]
+//     build/eval [--models DIR] [--shared DIR] [--answers DIR] [--kept] [CHECKPOINT...]
 //
-// DIR default to SQ_MODELS and SQ_SHARED: checkpoint folders, and data/tasks with data/calibrate.txt. One table on standard output: score, and share of rows whose
-// answer is not the recorded one (cosines: further than 0.02 from it). Scores are those of shared/peers/tasks.py: accuracy; for questions F1 and exact match, over
-// question and context cut to 512 tokens; Spearman's rank correlation for similarity, of texts without e5's prefixes, as the reference has them. Exit code 1 if
-// float differs from a recorded answer whose margin exceeds 1e-3, or an INT8 score is more than 1 point from float's. Takes minutes, and is no part of `make test`.
-#include <unistd.h>
-
-#include <map>
+// Checkpoints are folders of --models (SQ_MODELS); rows, float32 answers and calibration texts are in --shared (SQ_SHARED): data/tasks, data/calibrate.txt. A task is
+// what has answers recorded there; qa_xquad_de and _zh have none, as no checkpoint answers in German or Chinese. Scores: tests/eval-scores.h. The answers are written
+// to ANSWERS/sq-MODE/CHECKPOINT-ROWS.jsonl; other folders there are other contenders, and their answers are scored alike: `make eval-peers` makes them, once.
+// ANSWERS is $SQ_PEERS/eval, ~/sq-peers/eval if that is not set. With --kept nothing is converted: sq's answers are those of the last run.
+//
+// For each task: the score, its difference to that of the recorded float32 answers with the paired 95 % interval (tests/bootstrap.h), the share of rows whose answer is
+// not the recorded one (cosines: further than 0.02 from it), and for sq the difference to the best of the peers. Then the targets: sq is worse than the best peer if
+// the whole interval of the difference is below 0. That the best is picked on the same rows, among all peers, counts against sq.
+//
+// Exit code: 0 all targets are met, 1 something failed or float differs from an answer whose margin is above 1e-3, 2 arguments, 3 a target is not met.
+// Takes ten minutes on two cores, and is no part of `make test`.
 #include <set>
 
-#include "models.h"
-#include "scratch.h"
-#include "texts.h"
+#include "bootstrap.h"
+#include "eval-model.h"
+#include "eval-scores.h"
 
 namespace {
 
-enum class kind { classify, answer, similarity };
+constexpr double MARGIN = 1e-3;
+constexpr double ROUNDING = 1e-9; // a difference of 4 of 500 rows is 0.8 points, and not more
 
-struct task {
-    const char *checkpoint, *rows;
-    kind what;
+std::string models_folder, shared_folder, answers_folder;
+bool is_kept = false; // --kept
+
+struct judged {
+    std::string name;
+    std::vector<double> worths;
+    double score = 0, gain = 0, differing = 0; // gain: score less float's; differing: percent
+    interval around_gain{};
+    interval to_best{}; // of sq's score less the best peer's
+
+    bool is_sq() const { return name.compare(0, 3, "sq-") == 0; }
+    bool is_worse() const { return to_best.high < -ROUNDING; }
 };
 
-const task TASKS[] = {
-    {"bert-nli", "nli_xnli_en", kind::classify}, {"bert-nli", "nli_sick", kind::classify},      {"bert-nli", "nli_cad", kind::classify},
-    {"distilbert-sst2", "sst2", kind::classify}, {"bert-squad", "qa_squad", kind::answer},      {"bert-squad", "qa_xquad_en", kind::answer},
-    {"minilm", "stsb", kind::similarity},        {"e5", "stsb", kind::similarity},              {"xlmr-nli", "nli_xnli_en", kind::classify},
-    {"xlmr-nli", "nli_xnli_hr", kind::classify}, {"xlmr-nli", "nli_xnli_ur", kind::classify},   {"xlmr-nli", "nli_xnli_sw", kind::classify},
-    {"xlmr-nli", "nli_xnli_my", kind::classify},
-};
+// A task's contenders, sq's modes first.
+struct task_result {
+    const task *of;
+    double float_score = 0;
+    std::vector<judged> contenders;
 
-constexpr double MARGIN = 1e-3, COSINE_DIFFERS = 0.02, POINTS = 1;
-constexpr uint32_t MAX_TOKENS = 512, MAX_ANSWER = 30;
-
-std::string models_folder, shared_folder;
-
-// ---- rows ----
-
-struct item {
-    std::string a, b;
-    bool has_b = false;
-    double label = 0;               // class, or similarity
-    std::vector<std::string> right; // answers that annotators gave
-    std::string recorded;           // class or answer of the float32 reference
-    double recorded_value = 0;      // cosine
-    double margin = 0;              // classes: first logit less second, recorded
-};
-
-std::vector<std::string> lines_of(const std::string &path) {
-    std::vector<std::string> lines;
-    std::ifstream in(path);
-    CHECK(in.good());
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
-}
-
-std::vector<item> read_tsv(const std::string &path) {
-    std::vector<item> items;
-    const std::vector<std::string> lines = lines_of(path);
-    for (size_t i = 1; i < lines.size(); i++) {
-        item x;
-        std::stringstream fields(lines[i]);
-        std::string label;
-        std::getline(fields, label, '\t');
-        std::getline(fields, x.a, '\t');
-        x.has_b = static_cast<bool>(std::getline(fields, x.b, '\t'));
-        x.label = strtod(label.c_str(), nullptr);
-        items.push_back(x);
+    const judged &named(const std::string &name) const {
+        return *std::find_if(contenders.begin(), contenders.end(), [&](const judged &j) { return j.name == name; });
     }
-    return items;
+    // Of the highest score; null if there are no peers.
+    const judged *best_peer() const {
+        const judged *best = nullptr;
+        for (const judged &j : contenders)
+            if (!j.is_sq() && (!best || j.score > best->score)) best = &j;
+        return best;
+    }
+    std::string title() const { return of->checkpoint + " " + of->rows_name; }
+};
+
+std::vector<uint32_t> all_rows(const task &t) {
+    std::vector<uint32_t> rows(t.rows.size());
+    std::iota(rows.begin(), rows.end(), 0u);
+    return rows;
 }
 
-std::vector<item> read_squad(const std::string &path) {
-    std::vector<item> items;
-    std::ifstream in(path);
-    std::stringstream bytes;
-    bytes << in.rdbuf();
-    const std::string text = bytes.str();
-    sq::json::value root;
-    std::string error;
-    if (!CHECK(sq::json::parse(text.data(), text.size(), &root, &error))) return items;
-    for (const sq::json::value &article : root.find("data")->items)
-        for (const sq::json::value &paragraph : article.find("paragraphs")->items)
-            for (const sq::json::value &question : paragraph.find("qas")->items) {
-                item x;
-                x.a = question.find("question")->text;
-                x.b = paragraph.find("context")->text;
-                x.has_b = true;
-                for (const sq::json::value &answer : question.find("answers")->items) x.right.push_back(answer.find("text")->text);
-                items.push_back(x);
+interval interval_of_difference(const task &t, const std::vector<double> &a, const std::vector<double> &b) {
+    return bootstrap(static_cast<uint32_t>(t.rows.size()), [&](const std::vector<uint32_t> &rows) { return score(t, a, rows) - score(t, b, rows); });
+}
+
+judged judge(const task &t, const std::string &name, const std::vector<row_answer> &answers) {
+    const std::vector<uint32_t> rows = all_rows(t);
+    const std::vector<double> recorded = worths_of(t, t.recorded);
+    judged j;
+    j.name = name;
+    j.worths = worths_of(t, answers);
+    j.score = score(t, j.worths, rows);
+    j.gain = j.score - score(t, recorded, rows);
+    j.differing = share_differing(t, answers);
+    j.around_gain = interval_of_difference(t, j.worths, recorded);
+    return j;
+}
+
+// ---- contenders ----
+
+void check_float(const task &t, const std::vector<row_answer> &answers) {
+    for (size_t i = 0; i < answers.size(); i++) {
+        if (t.kind == task_kind::similarity) CHECK_NEAR(answers[i].value, t.recorded[i].value, MARGIN);
+        else if ((t.kind == task_kind::answer ? answers[i] : t.recorded[i]).margin > MARGIN) CHECK_EQ(answers[i].text, t.recorded[i].text);
+    }
+}
+
+// Names of the folders of answers that are not sq's, in order.
+std::vector<std::string> peers() {
+    std::set<std::string> names;
+    std::error_code none; // no folder, no peers
+    for (const auto &entry : std::filesystem::directory_iterator(answers_folder, none))
+        if (entry.is_directory() && entry.path().filename().string().compare(0, 3, "sq-") != 0) names.insert(entry.path().filename());
+    return {names.begin(), names.end()};
+}
+
+void add_peers(task_result *r) {
+    for (const std::string &name : peers()) {
+        const std::string path = answers_folder + "/" + name + "/" + r->of->file_name();
+        if (!std::filesystem::exists(path)) continue;
+        const std::vector<row_answer> answers = read_answers(path);
+        if (!CHECK_EQ(answers.size(), r->of->rows.size())) fprintf(stderr, "  %s\n", path.c_str());
+        else r->contenders.push_back(judge(*r->of, name, answers));
+    }
+    if (const judged *best = r->best_peer())
+        for (judged &j : r->contenders)
+            if (j.is_sq()) j.to_best = interval_of_difference(*r->of, j.worths, best->worths);
+}
+
+// Answers of the mode's run, now or, if they are kept, the last one.
+void add_sq_mode(const std::string &checkpoint, sq::quant_mode mode, std::vector<task_result> *results) {
+    const std::string name = std::string("sq-") + mode_name(mode);
+    std::unique_ptr<eval_model> m;
+    if (!is_kept) {
+        fprintf(stderr, "%s: converting, %s\n", checkpoint.c_str(), mode_name(mode));
+        m = std::make_unique<eval_model>(models_folder + "/" + checkpoint, mode, shared_folder + "/data/calibrate.txt");
+        if (!m->is_ready()) return;
+    }
+    for (task_result &r : *results) {
+        const std::string path = answers_folder + "/" + name + "/" + r.of->file_name();
+        const std::vector<row_answer> answers = is_kept ? read_answers(path) : m->answers(*r.of);
+        if (!CHECK_EQ(answers.size(), r.of->rows.size())) continue;
+        if (mode == sq::quant_mode::none) check_float(*r.of, answers);
+        if (!is_kept) write_answers(path, r.of->kind, answers);
+        r.contenders.push_back(judge(*r.of, name, answers));
+    }
+}
+
+// ---- tables ----
+
+void print_task(const task_result &r) {
+    const task &t = *r.of;
+    const char *measure = t.kind == task_kind::classify ? "accuracy" : t.kind == task_kind::answer ? "F1" : "Spearman's correlation";
+    printf("\n%s: %s of %zu rows, float32 %.2f\n", r.title().c_str(), measure, t.rows.size(), r.float_score);
+    printf("  %-20s %6s   %-24s  %s   less the best peer's\n", "", "score", "less float32's, 95 %", "differ");
+    const judged *best = r.best_peer();
+    for (const judged &j : r.contenders) {
+        printf("  %-20s %6.2f   %+6.2f [%+6.2f, %+6.2f]   %5.1f %%", j.name.c_str(), j.score, j.gain, j.around_gain.low, j.around_gain.high, j.differing);
+        if (j.is_sq() && best) printf("   %+6.2f [%+6.2f, %+6.2f] %s", j.score - best->score, j.to_best.low, j.to_best.high, best->name.c_str());
+        printf("\n");
+    }
+}
+
+struct average {
+    double sum = 0;
+    int n = 0;
+    void add(double x) { sum += x, n++; }
+    double value() const { return sum / n; }
+    std::string percent() const {
+        char text[32] = "-";
+        if (n) snprintf(text, sizeof text, "%.2f %%", value());
+        return text;
+    }
+};
+
+// What a contender says of itself, set apart; empty if it does not.
+std::string about(const std::string &name) {
+    std::ifstream in(answers_folder + "/" + name + "/about.txt");
+    std::string line;
+    std::getline(in, line);
+    return line.empty() ? "" : "   " + line;
+}
+
+// Means over tasks; of a contender that lacks tasks, over those that it has.
+void print_means(const std::vector<task_result> &results) {
+    std::vector<std::string> names{"sq-float", "sq-dynamic", "sq-static"};
+    for (const std::string &name : peers()) names.push_back(name);
+    printf("\n  %-20s %5s   %20s   %22s   %17s\n", "means over tasks", "tasks", "score less float32's", "differ, classification", "differ, questions");
+    for (const std::string &name : names) {
+        average gain, classes, questions;
+        for (const task_result &r : results)
+            for (const judged &j : r.contenders) {
+                if (j.name != name) continue;
+                gain.add(j.gain);
+                if (r.of->kind == task_kind::classify) classes.add(j.differing);
+                if (r.of->kind == task_kind::answer) questions.add(j.differing);
             }
-    return items;
-}
-
-void add_recorded(const std::string &line, item *x) {
-    sq::json::value v;
-    std::string error;
-    if (!CHECK(sq::json::parse(line.data(), line.size(), &v, &error))) return;
-    if (const sq::json::value *logits = v.find("logits")) {
-        std::vector<float> l;
-        append_floats(*logits, &l);
-        x->recorded = std::to_string(std::max_element(l.begin(), l.end()) - l.begin());
-        std::sort(l.rbegin(), l.rend());
-        x->margin = l[0] - l[1];
+        if (gain.n) printf("  %-20s %5d   %+20.2f   %22s   %17s%s\n", name.c_str(), gain.n, gain.value(), classes.percent().c_str(), questions.percent().c_str(),
+                           about(name).c_str());
     }
-    if (const sq::json::value *cosine_value = v.find("cosine")) x->recorded_value = cosine_value->number;
-    if (const sq::json::value *answer = v.find("answer")) x->recorded = answer->text;
 }
 
-std::vector<item> read_items(const task &t) {
-    const std::string folder = shared_folder + "/data/tasks/";
-    std::vector<item> items = t.what == kind::answer ? read_squad(folder + t.rows + ".json") : read_tsv(folder + t.rows + ".tsv");
-    const std::vector<std::string> recorded = lines_of(folder + "reference/" + t.checkpoint + "-" + t.rows + ".jsonl");
-    if (!CHECK_EQ(recorded.size(), items.size())) return {};
-    for (size_t i = 0; i < items.size(); i++) add_recorded(recorded[i], &items[i]);
-    return items;
-}
+// ---- targets ----
 
-// ---- answers ----
+struct bounds {
+    const char *mode;
+    double mean_loss, loss, differing_classes, differing_answers; // points; percent
+};
+constexpr bounds TARGETS[] = {{"sq-dynamic", 0.2, 0.8, 1.5, 3}, {"sq-static", 0.3, 0.8, 2.5, 6}};
 
-struct result_row {
-    std::string answer;
-    double value = 0;  // cosine
-    double margin = 0; // questions: best score less that of the best other answer
+// The largest value over tasks, and where.
+struct worst {
+    double value = -HUGE_VAL;
+    std::string where;
+    void take(double x, const std::string &title) {
+        if (x > value) value = x, where = title;
+    }
 };
 
-bool is_ok(sq_ctx *c, int32_t status) {
-    if (CHECK_EQ(status, SQ_OK)) return true;
-    fprintf(stderr, "  %s\n", sq_ctx_error(c));
-    return false;
+bool print_target(const char *mode, const char *what, double bound, double measured, const std::string &where) {
+    const bool is_met = measured <= bound + ROUNDING;
+    printf("  %-11s %-47s <= %4.2f   %5.2f  %s%s\n", mode, what, bound, measured, is_met ? "met" : "not met", (where.empty() ? "" : ": " + where).c_str());
+    return is_met;
 }
 
-std::vector<result_row> classify(sq_ctx *c, const std::vector<item> &items, uint32_t n_labels) {
-    text_list list;
-    for (const item &x : items) list.add(x.a, x.b);
-    const sq_texts texts = list.texts(items[0].has_b);
-    sq_classify_params p{};
-    p.size = sizeof p;
-    p.max_len = MAX_TOKENS;
-    p.truncate = 1;
-    std::vector<float> scores(items.size() * n_labels);
-    size_t n = 0;
-    if (!is_ok(c, sq_classify(c, &texts, &p, scores.data(), nullptr, scores.size(), &n))) return {};
-    std::vector<result_row> rows(items.size());
-    for (size_t i = 0; i < rows.size(); i++) {
-        const float *row = &scores[i * n_labels];
-        rows[i].answer = std::to_string(std::max_element(row, row + n_labels) - row);
+// Returns whether all that could be measured are met.
+bool print_targets(const bounds &b, const std::vector<task_result> &results) {
+    average loss;
+    worst loss_of_task, classes, questions;
+    double n_worse = 0, n_compared = 0;
+    std::string where_worse;
+    for (const task_result &r : results) {
+        const judged &j = r.named(b.mode);
+        loss.add(-j.gain);
+        loss_of_task.take(-j.gain, r.title());
+        if (r.of->kind == task_kind::classify) classes.take(j.differing, r.title());
+        if (r.of->kind == task_kind::answer) questions.take(j.differing, r.title());
+        n_compared += r.best_peer() != nullptr;
+        n_worse += j.is_worse();
+        if (j.is_worse()) where_worse += (where_worse.empty() ? "" : ", ") + r.title();
     }
-    return rows;
+    bool all = print_target(b.mode, "points lost, mean of tasks", b.mean_loss, loss.value(), std::to_string(loss.n) + " tasks");
+    all &= print_target(b.mode, "points lost, worst task", b.loss, loss_of_task.value, loss_of_task.where);
+    if (!classes.where.empty()) all &= print_target(b.mode, "rows that differ, classification, worst task, %", b.differing_classes, classes.value, classes.where);
+    if (!questions.where.empty()) all &= print_target(b.mode, "rows that differ, questions, worst task, %", b.differing_answers, questions.value, questions.where);
+    if (n_compared == 0) printf("  %-11s tasks on which it is worse than the best peer: not measured, there are no peers' answers\n", b.mode);
+    else all &= print_target(b.mode, "tasks on which it is worse than the best peer", 0, n_worse, where_worse);
+    return all;
 }
 
-std::vector<result_row> similarities(sq_ctx *c, const std::vector<item> &items, uint32_t width) {
-    text_list list;
-    for (const item &x : items) list.add(x.a);
-    for (const item &x : items) list.add(x.b);
-    const sq_texts texts = list.texts(false);
-    sq_embed_params p{};
-    p.size = sizeof p;
-    p.truncate = 1;
-    std::vector<float> vectors(2 * items.size() * width);
-    size_t n = 0;
-    if (!is_ok(c, sq_embed(c, &texts, &p, vectors.data(), vectors.size(), &n))) return {};
-    std::vector<result_row> rows(items.size());
-    for (size_t i = 0; i < rows.size(); i++) rows[i].value = cosine(&vectors[i * width], &vectors[(items.size() + i) * width], width);
-    return rows;
-}
+// ---- arguments ----
 
-// The best of all spans of at most MAX_ANSWER tokens of the context; logits [tokens][2].
-result_row best_span(const std::string &context, const std::vector<float> &logits, const std::vector<uint32_t> &spans, const std::vector<int32_t> &sources) {
-    std::map<std::pair<uint32_t, uint32_t>, float> scores; // by bytes
-    for (size_t i = 0; i < sources.size(); i++)
-        for (size_t j = i; sources[i] == 1 && j < std::min(sources.size(), i + MAX_ANSWER) && sources[j] == 1; j++) {
-            const float score = logits[2 * i] + logits[2 * j + 1];
-            const auto at = scores.emplace(std::make_pair(spans[2 * i], spans[2 * j + 1]), score).first;
-            at->second = std::max(at->second, score);
-        }
-    result_row row;
-    float best = -HUGE_VALF, second = -HUGE_VALF;
-    for (const auto &s : scores) {
-        second = std::max(second, std::min(best, s.second));
-        if (s.second <= best) continue;
-        best = s.second;
-        row.answer = context.substr(s.first.first, s.first.second - s.first.first);
-    }
-    row.margin = best - second;
-    return row;
-}
+std::string variable(const char *name, const std::string &otherwise) { return getenv(name) ? getenv(name) : otherwise; }
 
-std::vector<result_row> answers(const sq_model *m, sq_ctx *c, const std::vector<item> &items) {
-    sq_tokenize_params p{};
-    p.size = sizeof p;
-    p.max_len = MAX_TOKENS;
-    p.truncate = 1;
-    std::vector<result_row> rows;
-    for (const item &x : items) {
-        std::vector<int32_t> ids(MAX_TOKENS), types(MAX_TOKENS), sources(MAX_TOKENS);
-        std::vector<uint32_t> spans(2 * MAX_TOKENS);
-        size_t n = 0;
-        if (!CHECK_EQ(sq_tokenize(m, x.a.data(), x.a.size(), x.b.data(), x.b.size(), &p, ids.data(), types.data(), spans.data(), sources.data(), MAX_TOKENS, &n), SQ_OK))
-            return {};
-        sources.resize(n);
-        const uint32_t starts[] = {0, static_cast<uint32_t>(n)};
-        const sq_batch batch{sizeof batch, 1, ids.data(), types.data(), starts};
-        std::vector<float> logits(2 * n);
-        if (!is_ok(c, sq_forward(c, &batch, SQ_LOGITS, logits.data(), logits.size(), &n))) return {};
-        rows.push_back(best_span(x.b, logits, spans, sources));
-    }
-    return rows;
-}
-
-// ---- scores ----
-
-// As shared/peers/tasks.py: lower case, without ASCII punctuation and articles.
-std::vector<std::string> words_of(const std::string &text) {
-    std::string plain;
-    for (const char ch : text)
-        if (!ispunct(static_cast<unsigned char>(ch))) plain += static_cast<char>(tolower(static_cast<unsigned char>(ch)));
-    std::vector<std::string> words;
-    std::stringstream in(plain);
-    for (std::string word; in >> word;)
-        if (word != "a" && word != "an" && word != "the") words.push_back(word);
-    return words;
-}
-
-double f1(const std::vector<std::string> &given, const std::vector<std::string> &right) {
-    std::multiset<std::string> rest(right.begin(), right.end());
-    double common = 0;
-    for (const std::string &word : given) {
-        const auto at = rest.find(word);
-        if (at == rest.end()) continue;
-        rest.erase(at);
-        common++;
-    }
-    return common == 0 ? 0 : 2 * common / static_cast<double>(given.size() + right.size());
-}
-
-// Ranks from 1, equal values sharing their mean.
-std::vector<double> ranks(const std::vector<double> &x) {
-    std::vector<size_t> order(x.size());
-    for (size_t i = 0; i < x.size(); i++) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return x[i] < x[j]; });
-    std::vector<double> r(x.size());
-    for (size_t i = 0, past; i < x.size(); i = past) {
-        for (past = i; past < x.size() && x[order[past]] == x[order[i]];) past++;
-        for (size_t j = i; j < past; j++) r[order[j]] = static_cast<double>(i + past + 1) / 2;
-    }
-    return r;
-}
-
-double spearman(const std::vector<double> &x, const std::vector<double> &y) {
-    const std::vector<double> a = ranks(x), b = ranks(y);
-    const double mean = static_cast<double>(x.size() + 1) / 2;
-    double ab = 0, aa = 0, bb = 0;
-    for (size_t i = 0; i < a.size(); i++) ab += (a[i] - mean) * (b[i] - mean), aa += (a[i] - mean) * (a[i] - mean), bb += (b[i] - mean) * (b[i] - mean);
-    return ab / sqrt(aa * bb);
-}
-
-struct scores {
-    double score = 0, exact = 0, differing = 0; // percent; exact: questions only
-};
-
-scores score_rows(kind what, const std::vector<item> &items, const std::vector<result_row> &rows, bool is_float) {
-    scores s;
-    std::vector<double> labels, values;
-    for (size_t i = 0; i < rows.size(); i++) {
-        const item &x = items[i];
-        const result_row &r = rows[i];
-        const bool differs = what == kind::similarity ? fabs(r.value - x.recorded_value) > COSINE_DIFFERS : r.answer != x.recorded;
-        s.differing += differs;
-        labels.push_back(x.label);
-        values.push_back(r.value);
-        if (what == kind::classify) s.score += std::stod(r.answer) == x.label;
-        double best = 0, exact = 0;
-        for (const std::string &right : x.right) {
-            best = std::max(best, f1(words_of(r.answer), words_of(right)));
-            exact = std::max(exact, words_of(r.answer) == words_of(right) ? 1.0 : 0.0);
-        }
-        if (what == kind::answer) s.score += best, s.exact += exact;
-        if (!is_float) continue;
-        if (what == kind::similarity) CHECK_NEAR(r.value, x.recorded_value, MARGIN);
-        else if ((what == kind::answer ? r.margin : x.margin) > MARGIN) CHECK_EQ(r.answer, x.recorded);
-    }
-    const double n = static_cast<double>(rows.size());
-    s.score = what == kind::similarity ? 100 * spearman(labels, values) : 100 * s.score / n;
-    s.exact *= 100 / n;
-    s.differing *= 100 / n;
-    return s;
-}
-
-// ---- checkpoints ----
-
-// Scores of one checkpoint's tasks in one mode, in the order of TASKS.
-bool evaluate(const std::string &checkpoint, sq::quant_mode mode, const std::map<const task *, std::vector<item>> &items, std::map<const task *, scores> *out) {
-    const scratch folder;
-    sq::convert_options o;
-    o.checkpoint = models_folder + "/" + checkpoint;
-    o.output = folder.path + "/model.sq";
-    o.mode = mode;
-    o.calibration_file = shared_folder + "/data/calibrate.txt";
-    sq::convert_result converted_as;
-    sq::message why{};
-    if (!CHECK_EQ(sq::convert(o, &converted_as, &why), SQ_OK)) {
-        fprintf(stderr, "  %s: %s\n", checkpoint.c_str(), why.text);
-        return false;
-    }
-    sq_model *loaded = nullptr;
-    if (!CHECK_EQ(sq_model_load(o.output.c_str(), nullptr, &loaded, why.text, sizeof why.text), SQ_OK)) return false;
-    const model_handle m(loaded);
-    const ctx_handle c = context(m, 0);
-    sq_model_info info{};
-    info.size = sizeof info;
-    sq_model_get_info(m.get(), &info);
-    for (const task &t : TASKS) {
-        if (t.checkpoint != checkpoint) continue;
-        const std::vector<item> &rows = items.at(&t);
-        const std::vector<result_row> got = t.what == kind::classify     ? classify(c.get(), rows, info.n_labels)
-                                            : t.what == kind::similarity ? similarities(c.get(), rows, info.embed_width)
-                                                                         : answers(m.get(), c.get(), rows);
-        if (got.size() != rows.size()) return false;
-        (*out)[&t] = score_rows(t.what, rows, got, mode == sq::quant_mode::none);
-        fprintf(stderr, "%s %s %s: %.2f\n", checkpoint.c_str(), t.rows, mode_name(mode), (*out)[&t].score);
-    }
-    return true;
-}
-
-void print_line(const task &t, const char *measure, size_t n, const double (&score)[3], const scores *s) {
-    printf("%-12s %-9s %-16s %5zu  %7.2f %7.2f %7.2f  %7.1f %7.1f %7.1f\n", t.rows, measure, t.checkpoint, n, score[0], score[1], score[2], s[0].differing,
-           s[1].differing, s[2].differing);
-}
-
-void check_points(const task &t, const double (&score)[3]) {
-    for (int i = 1; i < 3; i++)
-        if (!CHECK_NEAR(score[i], score[0], POINTS)) fprintf(stderr, "  %s %s: %.2f, float %.2f\n", t.checkpoint, t.rows, score[i], score[0]);
-}
-
-void evaluate_checkpoint(const std::string &checkpoint, std::map<const task *, std::vector<scores>> *all, std::map<const task *, std::vector<item>> *items) {
-    for (const task &t : TASKS)
-        if (t.checkpoint == checkpoint) (*items)[&t] = read_items(t);
-    for (sq::quant_mode mode : {sq::quant_mode::none, sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) {
-        std::map<const task *, scores> in_mode;
-        if (!evaluate(checkpoint, mode, *items, &in_mode)) return;
-        for (const auto &s : in_mode) (*all)[s.first].push_back(s.second);
-    }
-}
-
-// Takes the options off; what remains are names of checkpoints.
+// Sets the folders and returns what remains: names of checkpoints.
 std::set<std::string> read_arguments(int argc, char **argv) {
+    models_folder = variable("SQ_MODELS", "");
+    shared_folder = variable("SQ_SHARED", "../shared");
+    answers_folder = variable("SQ_PEERS", variable("HOME", ".") + "/sq-peers") + "/eval";
     std::set<std::string> names;
     for (int i = 1; i < argc; i++) {
         const std::string argument = argv[i];
         if (argument == "--models" && i + 1 < argc) models_folder = argv[++i];
         else if (argument == "--shared" && i + 1 < argc) shared_folder = argv[++i];
+        else if (argument == "--answers" && i + 1 < argc) answers_folder = argv[++i];
+        else if (argument == "--kept") is_kept = true;
         else names.insert(argument);
     }
-    if (!names.empty()) return names;
-    for (const task &t : TASKS) names.insert(t.checkpoint);
     return names;
+}
+
+std::vector<task_result> evaluate(const std::vector<task> &tasks, const std::string &checkpoint) {
+    std::vector<task_result> results;
+    for (const task &t : tasks) {
+        if (t.checkpoint != checkpoint) continue;
+        task_result r;
+        r.of = &t;
+        r.float_score = score(t, worths_of(t, t.recorded), all_rows(t));
+        results.push_back(r);
+    }
+    for (sq::quant_mode mode : {sq::quant_mode::none, sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) add_sq_mode(checkpoint, mode, &results);
+    for (task_result &r : results) {
+        add_peers(&r);
+        print_task(r);
+    }
+    fflush(stdout);
+    return results;
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-    models_folder = getenv("SQ_MODELS") ? getenv("SQ_MODELS") : "";
-    shared_folder = getenv("SQ_SHARED") ? getenv("SQ_SHARED") : "../shared";
-    const std::set<std::string> names = read_arguments(argc, argv);
-    if (models_folder.empty()) {
-        fprintf(stderr, "usage: eval [--models DIR] [--shared DIR] [CHECKPOINT...]; DIR default to SQ_MODELS and SQ_SHARED\n");
+    std::set<std::string> names = read_arguments(argc, argv), known;
+    const std::vector<task> tasks = read_tasks(shared_folder);
+    for (const task &t : tasks) known.insert(t.checkpoint);
+    if (names.empty()) names = known;
+    if (models_folder.empty() || names.empty() || !std::includes(known.begin(), known.end(), names.begin(), names.end())) {
+        fprintf(stderr, "usage: eval [--models DIR] [--shared DIR] [--answers DIR] [--kept] [CHECKPOINT...]\n");
+        for (const task &t : tasks) fprintf(stderr, "  %s %s\n", t.checkpoint.c_str(), t.rows_name.c_str());
+        if (models_folder.empty() || tasks.empty()) fprintf(stderr, "SQ_MODELS must name a folder of checkpoints, SQ_SHARED one with data/tasks\n");
         return 2;
     }
-    std::map<const task *, std::vector<scores>> all;
-    std::map<const task *, std::vector<item>> items;
-    for (const std::string &checkpoint : names) evaluate_checkpoint(checkpoint, &all, &items);
-    printf("%-12s %-9s %-16s %5s  %7s %7s %7s  rows that differ, %%: the same order\n", "task", "score", "checkpoint", "rows", "float", "dynamic", "static");
-    for (const task &t : TASKS) {
-        if (!names.count(t.checkpoint) || !CHECK_EQ(all[&t].size(), 3)) continue;
-        const scores *s = all[&t].data();
-        const double score[] = {s[0].score, s[1].score, s[2].score}, exact[] = {s[0].exact, s[1].exact, s[2].exact};
-        print_line(t, t.what == kind::classify ? "accuracy" : t.what == kind::answer ? "F1" : "Spearman", items[&t].size(), score, s);
-        check_points(t, score);
-        if (t.what != kind::answer) continue;
-        print_line(t, "exact", items[&t].size(), exact, s);
-        check_points(t, exact);
-    }
-    return check_summary("eval");
+    std::vector<task_result> results;
+    for (const std::string &checkpoint : names)
+        for (const task_result &r : evaluate(tasks, checkpoint)) results.push_back(r);
+    print_means(results);
+    printf("\n");
+    if (check_summary("eval") != 0) return 1;
+    printf("\n  %-11s %-47s %7s   %5s\n", "targets", "", "bound", "is");
+    bool all = true;
+    for (const bounds &b : TARGETS) all &= print_targets(b, results);
+    return all ? 0 : 3;
 }
