@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/test-install.sh - an installed sq as its users meet it: CMake's find_package, pkg-config, `make install` to a staging folder.
+# tests/test-install.sh - an installed sq as its users meet it: CMake's find_package, pkg-config, `make install` to a staging folder, a Debian package.
 #
 # usage: test-install.sh BUILD_DIR MODEL.sq      (BUILD_DIR: a finished CMake build of this tree)
 set -euo pipefail
@@ -28,4 +28,18 @@ if command -v pkg-config >/dev/null; then
     echo 'pkg-config: fine'
 else
     echo 'SKIP pkg-config is not installed'
+fi
+
+if command -v dpkg-deb >/dev/null && command -v cpack >/dev/null; then
+    cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/cpack.log" 2>&1 || { cat "$work/cpack.log" >&2; exit 1; }
+    dpkg-deb --extract "$work"/package/sq_*.deb "$work/unpacked"
+    for f in bin/sq bin/sq-convert include/sq.h; do
+        found=$(find "$work/unpacked" -path "*/$f")
+        [[ -n $found ]] || { echo "the Debian package left out $f" >&2; exit 1; }
+    done
+    dpkg-deb --field "$work"/package/sq_*.deb Depends | grep -q 'libc6' || { echo 'the Debian package depends on no libc6' >&2; exit 1; }
+    "$(find "$work/unpacked" -path '*/bin/sq')" info -m "$model" >/dev/null
+    echo 'Debian package: fine'
+else
+    echo 'SKIP dpkg-deb or cpack is not installed'
 fi
