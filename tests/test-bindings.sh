@@ -51,12 +51,23 @@ test_go() {
     same_hello go "$folder/hello-go"
 }
 
+test_python() {
+    command -v python3 >/dev/null || { echo 'SKIP python: not installed'; return 0; }
+    (
+        export SQ_LIBRARY=$OUT/libsq.so PYTHONDONTWRITEBYTECODE=1
+        cd examples/python
+        python3 -m unittest
+    )
+    same_hello python env PYTHONDONTWRITEBYTECODE=1 SQ_LIBRARY="$OUT/libsq.so" python3 examples/python/hello.py
+}
+
 main() {
     local languages=() failed=() language
     make_models
     make_reference
     [[ ${1:-} != --models-only ]] || return 0
-    languages=("${@:-go}")
+    languages=("$@")
+    ((${#languages[@]})) || languages=(go python)
     for language in "${languages[@]}"; do
         printf '== %s\n' "$language"
         "test_$language" || failed+=("$language")
