@@ -170,6 +170,7 @@ main() {
         run test-includes bash tests/test-includes.sh
         run test-symbols bash tests/test-symbols.sh "$OUT"
         run 'README example' readme_example
+        run test-bindings bash tests/test-bindings.sh
     fi
     program_tests
     if ((${#only[@]} == 0)); then

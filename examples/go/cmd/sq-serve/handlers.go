@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"example.com/sq"
+)
+
+// task is a model and what runs it.
+type task struct {
+	name  string
+	model *sq.Model
+	pool  *sq.Pool
+	batch *batcher
+}
+
+type server struct {
+	config   config
+	tasks    []*task
+	metrics  *metrics
+	draining atomic.Bool
+}
+
+// request is the body of POST /embed and /classify.
+type request struct {
+	Texts []string `json:"texts"`
+}
+
+type embeddings struct {
+	Embeddings [][]float32 `json:"embeddings"` // a row for each text
+}
+
+type classes struct {
+	Labels []string    `json:"labels"` // the model's, in the order of scores
+	Scores [][]float32 `json:"scores"` // a row for each text
+}
+
+type failure struct {
+	Error string `json:"error"`
+}
+
+// errStatus is an error with the status that it has in HTTP.
+type errStatus struct {
+	code int
+	text string
+}
+
+func (e *errStatus) Error() string { return e.text }
+
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, t := range s.tasks {
+		mux.Handle("/"+t.name, s.endpoint(t))
+	}
+	mux.HandleFunc("/healthz", s.health)
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { s.metrics.write(w, s.tasks) })
+	return mux
+}
+
+// close frees the models, after the last request has its answer.
+func (s *server) close() error {
+	var failed []error
+	for _, t := range s.tasks {
+		t.batch.close()
+		failed = append(failed, t.pool.Close(), t.model.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// health is 200 while requests are taken, 503 while the server drains.
+func (s *server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.draining.Load() {
+		http.Error(w, "draining", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+func (s *server) endpoint(t *task) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		code := http.StatusOK
+		body, err := s.answer(t, w, r)
+		if err != nil {
+			code, body = statusOf(err), failure{err.Error()}
+		}
+		s.metrics.request(t.name, code, time.Since(start))
+		if code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		json.NewEncoder(w).Encode(body) // fails only when the client has left
+	})
+}
+
+func (s *server) answer(t *task, w http.ResponseWriter, r *http.Request) (any, error) {
+	texts, err := s.read(t, w, r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.config.requestTimeout)
+	defer cancel()
+	rows, err := t.batch.do(ctx, texts)
+	if err != nil {
+		return nil, err
+	}
+	if t.name == "classify" {
+		return classes{t.model.Labels(), rows}, nil
+	}
+	return embeddings{rows}, nil
+}
+
+// read gives a request's texts. A text that is too long is refused here, since it would fail the batch for all.
+func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) ([]string, error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, &errStatus{http.StatusMethodNotAllowed, "use POST"}
+	}
+	var q request
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, s.config.maxBodyBytes)).Decode(&q); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return nil, &errStatus{http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", large.Limit)}
+		}
+		return nil, &errStatus{http.StatusBadRequest, "not a request: " + err.Error()}
+	}
+	if len(q.Texts) == 0 || len(q.Texts) > s.config.maxTexts {
+		return nil, &errStatus{http.StatusBadRequest, fmt.Sprintf("a request has 1 to %d texts", s.config.maxTexts)}
+	}
+	for i, text := range q.Texts {
+		if _, err := t.model.Tokenize(text, sq.TextOptions{}); err != nil {
+			return nil, &errStatus{http.StatusBadRequest, fmt.Sprintf("text %d: %v", i, err)}
+		}
+	}
+	return q.Texts, nil
+}
+
+func statusOf(err error) int {
+	var known *errStatus
+	switch {
+	case errors.As(err, &known):
+		return known.code
+	case errors.Is(err, errFull):
+		return http.StatusTooManyRequests
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# tests/test-bindings.sh - the bindings of examples/, each with its own language's tests, against the bits that tests/bindings/reference.c gets from C.
+#
+# usage: test-bindings.sh [--models-only] [LANGUAGE...]     of go, python, rust, java; all without one
+# Environment: B and OUT as for run-tests.sh, CC. What is made lies in B/bindings: models, reference values, and `call`, which benchmarks need.
+# Only Maven may ask the network, for what its local repository lacks; where it gets no answer, Java is skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+B=$(realpath -m "${B:-build}") OUT=$(realpath "${OUT:-.}") CC=${CC:-cc}
+folder=$B/bindings
+export SQ_TEST_DIR=$folder LD_LIBRARY_PATH=$OUT${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+make_models() {
+    local pair
+    mkdir -p "$folder"
+    for pair in embed=bert-64 classify=bert-classify score=bert-score answer=bert-answer tag=bert-tag; do
+        "$OUT/sq-convert" "tests/golden/${pair#*=}" --mode static --quiet -o "$folder/${pair%=*}.sq"
+    done
+}
+
+make_reference() {
+    local program
+    cp tests/bindings/texts.txt "$folder/texts.txt"
+    for program in reference call; do
+        "$CC" -std=c11 -O2 -Wall -Wextra -Werror -I. "tests/bindings/$program.c" -L"$OUT" -lsq -Wl,-rpath,"$OUT" -lm -o "$folder/$program"
+    done
+    "$folder/reference" "$folder"
+}
+
+# `hello` in another language prints what hello.c prints.
+same_hello() {
+    local name=$1
+    shift
+    "$CC" -std=c11 -I. examples/hello.c -L"$OUT" -lsq -lm -o "$folder/hello"
+    if ! diff <("$folder/hello" "$folder/embed.sq" 'the dog sleeps' 'a cat sleeps') <("$@" "$folder/embed.sq" 'the dog sleeps' 'a cat sleeps'); then
+        echo "$name: hello differs"
+        return 1
+    fi
+}
+
+test_go() {
+    command -v go >/dev/null || { echo 'SKIP go: not installed'; return 0; }
+    (
+        cd examples/go
+        export CGO_ENABLED=1 CGO_LDFLAGS="-L$OUT ${CGO_LDFLAGS:-}" GOFLAGS="-mod=readonly ${GOFLAGS:-}"
+        [[ -z $(gofmt -l .) ]] || { gofmt -d .; exit 1; }
+        go vet ./...
+        go test -race -count=1 ./...
+        go build -o "$folder/hello-go" ./cmd/hello
+    )
+    same_hello go "$folder/hello-go"
+}
+
+test_python() {
+    command -v python3 >/dev/null || { echo 'SKIP python: not installed'; return 0; }
+    (
+        export SQ_LIBRARY=$OUT/libsq.so PYTHONDONTWRITEBYTECODE=1
+        cd examples/python
+        python3 -m unittest
+    )
+    same_hello python env PYTHONDONTWRITEBYTECODE=1 SQ_LIBRARY="$OUT/libsq.so" python3 examples/python/hello.py
+}
+
+main() {
+    local languages=() failed=() language
+    make_models
+    make_reference
+    [[ ${1:-} != --models-only ]] || return 0
+    languages=("$@")
+    ((${#languages[@]})) || languages=(go python)
+    for language in "${languages[@]}"; do
+        printf '== %s\n' "$language"
+        "test_$language" || failed+=("$language")
+    done
+    ((${#failed[@]} == 0)) || { echo "failed: ${failed[*]}"; return 1; }
+    echo "test-bindings: ${languages[*]}"
+}
+
+main "$@"
