@@ -61,16 +61,38 @@ test_python() {
     same_hello python env PYTHONDONTWRITEBYTECODE=1 SQ_LIBRARY="$OUT/libsq.so" python3 examples/python/hello.py
 }
 
+test_rust() {
+    command -v cargo >/dev/null || { echo 'SKIP rust: not installed'; return 0; }
+    (
+        export SQ_LIB_DIR=$OUT CARGO_TARGET_DIR=$folder/rust
+        cd examples/rust
+        if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo 'SKIP rust: cargo fmt is not installed'; fi
+        if cargo clippy --version >/dev/null 2>&1; then
+            cargo clippy --offline --quiet --all-targets -- -D warnings
+        else
+            echo 'SKIP rust: cargo clippy is not installed'
+        fi
+        cargo test --offline --quiet
+        RUSTDOCFLAGS='-D warnings' cargo doc --offline --quiet --no-deps
+        cargo build --offline --quiet --example hello
+    )
+    same_hello rust "$folder/rust/debug/examples/hello"
+}
+
 main() {
-    local languages=() failed=() language
+    local languages=() failed=() language code
     make_models
     make_reference
     [[ ${1:-} != --models-only ]] || return 0
     languages=("$@")
-    ((${#languages[@]})) || languages=(go python)
+    ((${#languages[@]})) || languages=(go python rust)
     for language in "${languages[@]}"; do
         printf '== %s\n' "$language"
-        "test_$language" || failed+=("$language")
+        set +e # and not `||`, which would have every command of the test go on after a failure
+        (set -e; "test_$language")
+        code=$?
+        set -e
+        ((code == 0)) || failed+=("$language")
     done
     ((${#failed[@]} == 0)) || { echo "failed: ${failed[*]}"; return 1; }
     echo "test-bindings: ${languages[*]}"
