@@ -143,14 +143,10 @@ int choose_kernels(const char *isa, const kernels **chosen, const char **why_no_
         if (!limit || i > wanted) limit = n.means;
         wanted = i > wanted ? i : wanted;
     }
-    const char *reason = "";
-    while (!limit && why_not(tables[wanted])) {
-        if (wanted == 0) reason = why_not(tables[0]);
-        wanted++; // ends at plain, which needs nothing
-    }
+    while (!limit && why_not(tables[wanted])) wanted++; // ends at plain, which needs nothing
     if (const char *lacking = why_not(tables[wanted])) return fail(why, SQ_E_CPU, "instruction set \"%s\": %s", tables[wanted]->name, lacking);
     *chosen = tables[wanted];
-    if (why_no_better) *why_no_better = wanted == 0 ? "" : limit ? limit : reason;
+    if (why_no_better) *why_no_better = wanted == 0 ? "" : limit ? limit : why_not(tables[0]);
     return SQ_OK;
 }
 

@@ -30,6 +30,8 @@ static_assert(sizeof(tile_config) == 64, "as LDTILECFG reads it");
 
 constexpr size_t TILE_ROWS = 16, TILE_K = 64, PANEL_TILE_BYTES = 1024;
 
+constexpr size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
+
 // Registers 0 and 1 are sums of a first tile of rows, 2 and 3 of a second, 4 and 5 their activations, 6 and 7 weights. With one tile of rows only, all of 0 to 3
 // are its sums and 5 is weights too. Weights have 16 groups of K. Loading a configuration clears all registers and takes some 200 cycles.
 void configure(const uint8_t (&rows)[8]) {
@@ -173,7 +175,7 @@ class companion {
 
     // The sums of these rows and panels are complete.
     void hand_over(size_t row, size_t rows, size_t panel, size_t panels) {
-        acc_row_ = 0, row_ = row, rows_left_ = rows, panel_ = panel, panels_ = panels;
+        row_ = row, rows_ = rows, done_ = 0, panel_ = panel, panels_ = panels;
         const size_t n_steps = g_->k / TILE_K, needed = (rows + n_steps - 1) / n_steps; // rows a step
         rows_at_once_ = needed > fewest_at_once() ? needed : fewest_at_once();
         countdown_ = interval_ = rows_at_once_ * n_steps < rows ? 1 : rows_at_once_ * n_steps / rows;
@@ -182,10 +184,10 @@ class companion {
     SQ_INLINE void step() {
         if (--countdown_ == 0) {
             countdown_ = interval_;
-            finish(rows_at_once_ < rows_left_ ? rows_at_once_ : rows_left_);
+            finish(rows_at_once_);
         }
     }
-    void before_store() { finish(rows_left_); }
+    void before_store() { finish(rows_); }
 
     // Where a block's activations and weights do not stay in the first-level cache, every other block walks K backwards, and every other unit takes its two pairs of
     // panels in reverse: each block then begins with what the one before has just read, and finds part of that in the cache (K = 768, 1024: 2 to 5 % faster).
@@ -193,26 +195,27 @@ class companion {
     bool second_pair_first() const { return alternates_ && mirrored_; }
 
   private:
-    // The fewest rows that go through the epilogue at once: enough to pay for the call, few enough for the tiles' queue not to run dry. GELU takes five times as many operations.
+    // The fewest rows that go through the epilogue at once: enough to pay for the call, few enough for the tiles' queue not to run dry. GELU takes three times as
+    // many operations.
     size_t fewest_at_once() const { return g_->act == ACT_NONE ? 16 : 4; }
 
+    // At most n of the rows that wait
     __attribute__((noinline)) void finish(size_t n) {
+        n = at_most(n, rows_ - done_);
         if (n == 0) return;
-        epilogue_(g_, acc_ + acc_row_ * ACC_STRIDE, ACC_STRIDE, row_, n, 16 * panel_, panels_);
-        acc_row_ += n, row_ += n, rows_left_ -= n;
+        epilogue_(g_, acc_ + done_ * ACC_STRIDE, ACC_STRIDE, row_ + done_, n, 16 * panel_, panels_);
+        done_ += n;
     }
 
     alignas(64) int32_t acc_[ACC_SIZE];
     const gemm_args *g_;
     s32_epilogue epilogue_;
     bool alternates_, backwards_ = true, mirrored_ = false;
-    size_t row_ = 0, acc_row_ = 0, rows_left_ = 0, panel_ = 0, panels_ = 0; // of the sums that wait
-    size_t rows_at_once_ = 0, interval_ = 1, countdown_ = 1;               // in steps
+    size_t row_ = 0, rows_ = 0, done_ = 0, panel_ = 0, panels_ = 0; // of the sums that wait; rows done
+    size_t rows_at_once_ = 0, interval_ = 1, countdown_ = 1;       // in steps
     const int8_t *ahead_ = nullptr;
     size_t lines_each_ = 0;
 };
-
-constexpr size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
 
 // Some rows times a range of panels. fetches: weights come from farther than the second-level cache.
 void sweep(const gemm_args *g, companion *beside, size_t first_row, size_t rows, size_t panel, size_t past, bool fetches) {
@@ -270,12 +273,12 @@ void tile(size_t rows, size_t panels, const uint8_t *x, size_t x_stride, const i
 }
 
 // Rows of attention's next block: 32, or first what is left over by 16 and 16 more, so that no tile is issued in excess; fewer than 16 as they are
-size_t block_rows(size_t left) { return left < TILE_ROWS ? left : left % TILE_ROWS > 0 ? TILE_ROWS + left % TILE_ROWS : left < UNIT_ROWS ? left : UNIT_ROWS; }
+size_t next_rows(size_t left) { return left < TILE_ROWS || left % TILE_ROWS == 0 ? at_most(left, UNIT_ROWS) : TILE_ROWS + left % TILE_ROWS; }
 
 void attention_s8(const attention_s8_args *a) {
     const size_t rows = a->past - a->first;
     if (rows < TILE_ROWS) configure(rows);
-    attention_s8_avx512(a, {block_rows, UNIT_PANELS, TILE_K, tile<true>, tile<false>});
+    attention_s8_avx512(a, {next_rows, UNIT_PANELS, TILE_K, tile<true>, tile<false>});
     if (rows < TILE_ROWS) configure(TILE_ROWS);
 }
 

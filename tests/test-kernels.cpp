@@ -721,13 +721,14 @@ void test_choice() {
     unsetenv("SQ_ISA");
 }
 
-// The kernel refuses tile data while an alternate signal stack is too small for a frame that holds it (Linux, Documentation/x86/xstate.rst): the next table is taken then, and
-// the reason is told. In a child, before this process has permission, which children inherit.
+// The kernel refuses tile data while an alternate signal stack is too small for a frame that holds it (Linux, Documentation/x86/xstate.rst): the next table is taken
+// then, and the reason is told. In a child, before this process has permission, which children inherit.
 void test_refusal() {
     if (!(cpu_features() & CPU_AMX)) return SKIP("refused permission for tile data: no AMX here");
     const pid_t child = fork();
     if (child == 0) {
         static char small[4096];
+        unsetenv("SQ_ISA");
         stack_t stack{};
         stack.ss_sp = small;
         stack.ss_size = sizeof small;

@@ -15,17 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "../../sq-cpu.h"
 #include "../amx-emu.h"
 #include "../single-step.h"
+#include "measure.h"
 #include "report.h"
 
 using namespace sq;
@@ -84,18 +83,6 @@ struct shape {
     bool residual, to_u8;
 };
 
-struct free_deleter {
-    void operator()(void *p) const { free(p); }
-};
-template <class T> using buffer = std::unique_ptr<T[], free_deleter>;
-
-template <class T> buffer<T> zeros(size_t n) {
-    T *p = static_cast<T *>(aligned_alloc(4096, round_up(n * sizeof(T), 4096)));
-    if (!p) abort();
-    memset(p, 0, n * sizeof(T));
-    return buffer<T>(p);
-}
-
 // A static layer of zeros; how many instructions it takes depends on its shape only.
 struct layer {
     buffer<uint8_t> x;
@@ -103,7 +90,7 @@ struct layer {
     buffer<float> scale, out;
     gemm_args g{};
     layer(const shape &s, size_t m, size_t n)
-        : x(zeros<uint8_t>(m * (s.k + 64))), w(zeros<int8_t>(n * s.k)), scale(zeros<float>(n)), out(zeros<float>(m * n)) {
+        : x(filled<uint8_t>(m * (s.k + 64), 0)), w(filled<int8_t>(n * s.k, 0)), scale(filled<float>(n, 0)), out(filled<float>(m * n, 0)) {
         g.x = x.get();
         g.x_stride = s.k + 64;
         g.m = m;
@@ -176,12 +163,6 @@ bound count(const shape &s, size_t m) {
 
 // ---- silicon ----
 
-double now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 // Seconds of n rounds, each of four instructions
 template <class Round> double seconds(size_t n, Round round) {
     const double start = now();
@@ -191,7 +172,7 @@ template <class Round> double seconds(size_t n, Round round) {
 
 // Cycles an instruction, TDPBUSD's 16 being the clock: median and quartiles over runs, each beside its own TDPBUSD. A vector of 64 bytes: 64 / cycles a cycle
 template <class Round> void print_measured(const char *what, Round round) {
-    const auto product = [](size_t) { __asm__ volatile("tdpbusd %tmm6, %tmm4, %tmm0\n tdpbusd %tmm6, %tmm5, %tmm1\n tdpbusd %tmm7, %tmm4, %tmm2\n tdpbusd %tmm7, %tmm5, %tmm3"); };
+    const auto product = [](size_t) { four_tile_products(); };
     const size_t n = 4000;
     std::vector<double> ratios;
     for (int i = 0; i < 101; i++) ratios.push_back(PRODUCT_CYCLES * seconds(n, round) / seconds(n, product));
@@ -208,7 +189,7 @@ void measure_rates() {
     if (child == 0) {
         if (why_not(kernels_amx())) _exit(0);
         kernels_amx()->thread_begin();
-        const buffer<uint8_t> memory = zeros<uint8_t>(512 * 1024);
+        const buffer<uint8_t> memory = filled<uint8_t>(512 * 1024, 0);
         uint8_t *p = memory.get();
         const auto loads = [p](size_t span) {
             return [p, span](size_t i) {

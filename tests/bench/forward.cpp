@@ -5,21 +5,14 @@
 // Batch 1, no padding. Gop/s counts the linear layers' operations over the whole time. Each length runs for about a second after a warm-up; the median is what
 // to quote, the best what the machine can do undisturbed. Then how long the file takes to load, and what a ragged batch costs: 32 sequences of 5 to 200 tokens beside
 // one of as many tokens in sequences of nearly one length, in turn; the linear layers should not notice.
-#include <time.h>
-
 #include <algorithm>
 
 #include "../../sq-ctx.h"
 #include "../models.h"
+#include "measure.h"
 #include "report.h"
 
 namespace {
-
-double now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 std::string random_minilm() {
     sq::convert_options o;

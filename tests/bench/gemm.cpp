@@ -8,15 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "../../sq-cpu.h"
 #include "../../sq.h"
+#include "measure.h"
 #include "report.h"
 
 #if defined(__x86_64__)
@@ -38,10 +37,8 @@ __attribute__((target("avx512f"), noinline)) static void peak_loop(size_t n) {
                            "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24");
 }
 
-// 4 sums; the tiles are configured already
 static void amx_peak_loop(size_t n) {
-    for (size_t i = 0; i < n; i++)
-        __asm__ volatile("tdpbusd %tmm6, %tmm4, %tmm0\n tdpbusd %tmm6, %tmm5, %tmm1\n tdpbusd %tmm7, %tmm4, %tmm2\n tdpbusd %tmm7, %tmm5, %tmm3");
+    for (size_t i = 0; i < n; i++) four_tile_products();
 }
 #else
 static void peak_loop(size_t) {}
@@ -52,12 +49,6 @@ using namespace sq;
 
 namespace {
 
-double now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // Gop/s of TDPBUSD if the table has tiles, else of VPDPBUSD, 0 where there is none
 double peak(const kernels *table) {
     if (!(cpu_features() & CPU_AVX512VNNI)) return 0;
@@ -66,18 +57,6 @@ double peak(const kernels *table) {
     const double start = now();
     (tiles ? amx_peak_loop : peak_loop)(n);
     return (double)n * (tiles ? 4 * 32768 : 24 * 128) / (now() - start) * 1e-9;
-}
-
-struct free_deleter {
-    void operator()(void *p) const { free(p); }
-};
-
-// 64-byte aligned, pages touched
-template <class T> std::unique_ptr<T[], free_deleter> buffer(size_t n, T fill) {
-    T *p = (T *)aligned_alloc(4096, round_up(n * sizeof(T), 4096));
-    if (!p) abort();
-    std::fill(p, p + n, fill);
-    return std::unique_ptr<T[], free_deleter>(p);
 }
 
 struct shape {
@@ -95,11 +74,11 @@ double quantile(std::vector<double> v, double q) {
 
 void measure(const kernels *table, const shape &s, size_t m, bool cold) {
     const size_t x_stride = s.k % 1024 ? s.k : s.k + 64, copies = cold ? 1 + (128u << 20) / (s.n * s.k) : 1;
-    auto x = buffer<uint8_t>(m * x_stride, 3);
-    auto w = buffer<int8_t>(copies * s.n * s.k, 2);
-    auto scale = buffer<float>(s.n, 1e-3f), bias = buffer<float>(s.n, 0.1f), row_scale = buffer<float>(m, 1), residual = buffer<float>(m * s.n, 1);
-    auto comp = buffer<int32_t>(s.n, 2 * (int32_t)s.k), row_zero = buffer<int32_t>(m, 3);
-    auto out = buffer<float>(m * s.n, 0);
+    auto x = filled<uint8_t>(m * x_stride, 3);
+    auto w = filled<int8_t>(copies * s.n * s.k, 2);
+    auto scale = filled<float>(s.n, 1e-3f), bias = filled<float>(s.n, 0.1f), row_scale = filled<float>(m, 1), residual = filled<float>(m * s.n, 1);
+    auto comp = filled<int32_t>(s.n, 2 * (int32_t)s.k), row_zero = filled<int32_t>(m, 3);
+    auto out = filled<float>(m * s.n, 0);
     gemm_args g{};
     g.x = x.get();
     g.x_stride = x_stride;
