@@ -77,6 +77,7 @@ struct sq_ctx {
 
 #ifdef SQ_TAPS
     sq_tap tap{nullptr, nullptr};
+    sq_part part{0, UINT32_MAX, nullptr};
 #endif
 };
 

@@ -212,6 +212,14 @@ struct sq_tap {
     void *user;
 };
 void sq_ctx_set_tap(sq_ctx *ctx, sq_tap tap);
+
+// What calls of the context run of the encoder, until it is set anew: layers first .. past-1, where a large `past` means all, on the hidden states x, f32 [T][width], instead
+// of embeddings unless x is null. What follows the encoder is as ever.
+struct sq_part {
+    uint32_t first, past;
+    const float *x;
+};
+void sq_ctx_set_part(sq_ctx *ctx, sq_part part);
 #endif
 
 #endif

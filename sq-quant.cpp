@@ -20,32 +20,9 @@ namespace {
 constexpr float MAX_S = 1e4f, MIN_S = 1e-4f;   // bounds of a smoothing factor
 constexpr float TINY = 1e-5f;                  // stands for the maximum of a channel that is always zero
 constexpr float STRENGTHS[] = {0.0f, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f};
+constexpr float RANGE_CLIPS[] = {1.0f, 0.95f, 0.9f, 0.8f, 0.7f, 0.6f};
+constexpr float WEIGHT_CLIPS[] = {1.0f, 0.95f, 0.9f, 0.85f, 0.8f, 0.7f};
 constexpr float WEIGHTS[] = {0.35f, 0.5f, 0.7f, 1.0f, 1.4f}; // of balanced smoothing
-
-struct free_deleter {
-    void operator()(void *p) const { free(p); }
-};
-
-// 64-byte aligned zeros, as kernels want them.
-template <class T> class aligned {
-  public:
-    explicit aligned(size_t n) {
-        void *p = nullptr;
-        if (posix_memalign(&p, 64, std::max<size_t>(n, 1) * sizeof(T)) != 0) throw std::bad_alloc();
-        memset(p, 0, n * sizeof(T));
-        p_.reset(static_cast<T *>(p));
-    }
-    T *get() const { return p_.get(); }
-
-  private:
-    std::unique_ptr<T, free_deleter> p_;
-};
-
-template <class T> aligned<T> padded(const std::vector<T> &v) {
-    aligned<T> out(round_up(v.size(), 16));
-    std::copy(v.begin(), v.end(), out.get());
-    return out;
-}
 
 } // namespace
 
@@ -116,55 +93,67 @@ std::vector<float> balanced_smoothing(const observer &seen, const float_linear &
 
 namespace {
 
-// Rounds W with its columns multiplied by s; one scale per output row.
-void round_weights(const float_linear &l, const std::vector<float> &s, int8_linear *q, std::vector<float> *weight_scale) {
-    std::vector<float> row(l.k);
-    for (size_t n = 0; n < l.n; n++) {
-        for (size_t j = 0; j < l.k; j++) row[j] = l.w[n * l.k + j] * s[j];
-        (*weight_scale)[n] = quantize_row(row.data(), l.k, &q->w[n * l.k]);
-        int32_t sum = 0;
-        for (size_t j = 0; j < l.k; j++) sum += q->w[n * l.k + j];
-        q->comp[n] = sum;
-    }
+// Weights in steps of a scale per output row
+struct rounded {
+    std::vector<int8_t> w;    // [n][k]
+    std::vector<float> scale; // [n]
+};
+
+// [n][k] weights with their columns multiplied by s
+std::vector<float> smoothed(const float_linear &l, const std::vector<float> &s) {
+    std::vector<float> w(l.w.size());
+    for (size_t i = 0; i < w.size(); i++) w[i] = l.w[i] * s[i % l.k];
+    return w;
 }
 
-} // namespace
+rounded round_one_by_one(const std::vector<float> &w, size_t n, size_t k) {
+    rounded r{std::vector<int8_t>(w.size()), std::vector<float>(n)};
+    for (size_t i = 0; i < n; i++) r.scale[i] = quantize_row(&w[i * k], k, &r.w[i * k]);
+    return r;
+}
 
-int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, bool fold_input) {
+// A static layer's steps and zero point for the observed range, kept to `clip` of it
+struct input_range {
+    float step;
+    int32_t zero;
+};
+input_range range_of(const observer &seen, const std::vector<float> &divisor, float clip) {
+    float lo = 0, hi = 0;
+    for (size_t j = 0; j < divisor.size(); j++) {
+        lo = std::min(lo, seen.lo()[j] / divisor[j]);
+        hi = std::max(hi, seen.hi()[j] / divisor[j]);
+    }
+    lo *= clip, hi *= clip;
+    const float step = hi - lo > 1e-30f ? (hi - lo) / 255 : 1;
+    return {step, static_cast<int32_t>(std::clamp(nearbyintf(-lo / step), 0.0f, 255.0f))};
+}
+
+// bias [n]: of the layer in floats. divisor [k]: what the quantise step divides by
+int8_linear assemble(const float_linear &l, rounded r, const std::vector<float> &bias, const std::vector<float> &divisor, bool is_dynamic, input_range range) {
     int8_linear q;
     q.n = l.n;
     q.k = l.k;
     q.is_dynamic = is_dynamic;
-    q.w.resize(l.w.size());
+    q.w = std::move(r.w);
+    q.scale = std::move(r.scale);
+    q.bias = bias;
     q.comp.resize(l.n);
+    for (size_t i = 0; i < q.w.size(); i++) q.comp[i / l.k] += q.w[i];
     q.mul.resize(l.k);
-    std::vector<float> ws(l.n);
-    round_weights(l, s, &q, &ws);
-    const std::vector<float> ones(l.k, 1.0f), &divisor = fold_input ? ones : s;
-    if (is_dynamic) {
-        q.scale = ws;
-        q.bias = l.bias;
-        for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / divisor[j];
-        return q;
-    }
-    float lo = 0, hi = 0; // of the smoothed input
-    for (size_t j = 0; j < l.k; j++) {
-        lo = std::min(lo, seen.lo()[j] / divisor[j]);
-        hi = std::max(hi, seen.hi()[j] / divisor[j]);
-    }
-    const float as = hi - lo > 1e-30f ? (hi - lo) / 255 : 1;
-    q.zero = static_cast<int32_t>(std::clamp(nearbyintf(-lo / as), 0.0f, 255.0f));
-    q.scale.resize(l.n);
-    q.bias.resize(l.n);
+    const float step = is_dynamic ? 1 : range.step;
+    for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / (divisor[j] * step);
+    if (is_dynamic) return q;
+    q.zero = range.zero;
     for (size_t n = 0; n < l.n; n++) {
-        q.scale[n] = as * ws[n];
-        q.bias[n] = static_cast<float>(l.bias[n] - static_cast<double>(q.scale[n]) * q.zero * q.comp[n]);
+        q.scale[n] *= step;
+        q.bias[n] = static_cast<float>(q.bias[n] - static_cast<double>(q.scale[n]) * q.zero * q.comp[n]);
     }
-    for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / (divisor[j] * as);
     return q;
 }
 
-namespace {
+int8_linear quantize_plainly(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip) {
+    return assemble(l, round_one_by_one(smoothed(l, s), l.n, l.k), l.bias, s, is_dynamic, range_of(seen, s, clip));
+}
 
 // The INT8 layer's output on the sampled rows, f32 [rows][n rounded up to 16].
 aligned<float> run(const kernels &k, const int8_linear &q, const observer &seen) {
@@ -246,6 +235,7 @@ double error_against(const float *y, const float *z, size_t rows, size_t n, size
 struct candidate {
     std::string smoothing;
     std::vector<float> s;
+    float clip;
     double error;
 };
 
@@ -257,28 +247,122 @@ std::string named(const char *what, float value) {
 
 std::vector<candidate> candidates(const observer &seen, const float_linear &l) {
     std::vector<candidate> all;
-    all.push_back({"none", smoothing(seen, l, -1), 0});
+    all.push_back({"none", smoothing(seen, l, -1), 1, 0});
     if (seen.n_rows() == 0) return all;
-    for (float strength : STRENGTHS) all.push_back({named("strength", strength), smoothing(seen, l, strength), 0});
+    for (float strength : STRENGTHS) all.push_back({named("strength", strength), smoothing(seen, l, strength), 1, 0});
     for (float sides : {1.0f, 2.0f})
-        for (float weight : WEIGHTS) all.push_back({named("balance", weight), balanced_smoothing(seen, l, sides, weight), 0});
+        for (float weight : WEIGHTS) all.push_back({named("balance", weight), balanced_smoothing(seen, l, sides, weight), 1, 0});
     return all;
 }
 
 } // namespace
 
-choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
-    std::vector<candidate> all = candidates(seen, l);
-    const aligned<float> y = run_float(k, l, seen);
+namespace {
+
+// The candidate that loses least; y: the float layer's output on the sampled rows
+candidate best_of(std::vector<candidate> all, const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic, const float *y, double *first_error) {
     const int n = seen.n_rows() == 0 ? 0 : static_cast<int>(all.size());
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
         candidate &c = all[static_cast<size_t>(i)];
-        const aligned<float> z = run(k, quantize(l, seen, c.s, is_dynamic, false), seen);
-        c.error = error_against(y.get(), z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
+        const aligned<float> z = run(k, quantize_plainly(l, seen, c.s, is_dynamic, c.clip), seen);
+        c.error = error_against(y, z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
     }
-    const auto best = std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
-    return {best->smoothing, is_dynamic, all[0].error, best->error, std::move(best->s)};
+    if (first_error) *first_error = all[0].error;
+    return *std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
+}
+
+} // namespace
+
+choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
+    choice c;
+    const aligned<float> y = run_float(k, l, seen);
+    candidate best = best_of(candidates(seen, l), k, l, seen, is_dynamic, y.get(), &c.plain_error);
+    if (!is_dynamic) {
+        std::vector<candidate> clipped;
+        for (float clip : RANGE_CLIPS) clipped.push_back({best.smoothing, best.s, clip, best.error});
+        best = best_of(clipped, k, l, seen, false, y.get(), nullptr);
+    }
+    c.smoothing = best.smoothing;
+    c.is_dynamic = is_dynamic;
+    c.clip = best.clip;
+    c.error = best.error;
+    c.s = std::move(best.s);
+    return c;
+}
+
+namespace {
+
+// [k] mean squared rounding error of the divided input's channels: a twelfth of the squared step, which for a dynamic layer is each row's own.
+std::vector<float> input_noise(const observer &seen, const std::vector<float> &divisor, bool is_dynamic, float step) {
+    double squares = static_cast<double>(step) * static_cast<double>(step);
+    if (is_dynamic) {
+        squares = 0;
+        for (size_t r = 0; r < seen.n_rows(); r++) {
+            float lo = 0, hi = 0;
+            for (size_t j = 0; j < seen.k(); j++) lo = std::min(lo, seen.row(r)[j] / divisor[j]), hi = std::max(hi, seen.row(r)[j] / divisor[j]);
+            squares += pow(static_cast<double>(hi - lo) / 255, 2) / static_cast<double>(seen.n_rows());
+        }
+    }
+    return std::vector<float>(seen.k(), static_cast<float>(squares / 12));
+}
+
+// The step for a row of weights that loses least when its entries are rounded one by one and those beyond 127 steps saturate; variance [k] of their inputs.
+float row_step(const float *w, size_t k, const std::vector<double> &variance) {
+    float most = 0;
+    for (size_t j = 0; j < k; j++) most = std::max(most, fabsf(w[j]));
+    float best = most / 127;
+    if (!(best >= 1e-37f)) return 0; // as quantize_row
+    double least = HUGE_VAL;
+    for (float clip : WEIGHT_CLIPS) {
+        const float step = most * clip / 127;
+        double lost = 0;
+        for (size_t j = 0; j < k; j++) {
+            const double e = static_cast<double>(w[j]) - static_cast<double>(step * std::clamp(nearbyintf(w[j] / step), -127.0f, 127.0f));
+            lost += e * e * variance[j];
+        }
+        if (lost < least) least = lost, best = step;
+    }
+    return best;
+}
+
+// w [n][k], smoothed
+rounded round_together(std::vector<float> w, size_t n, size_t k, const weight_metric &metric) {
+    rounded r{std::vector<int8_t>(w.size()), std::vector<float>(n)};
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < static_cast<int>(n); i++) {
+        const size_t row = static_cast<size_t>(i);
+        r.scale[row] = row_step(&w[row * k], k, metric.variance());
+        for (size_t j = 0; j < k; j++) w[row * k + j] = r.scale[row] > 0 ? w[row * k + j] / r.scale[row] : 0;
+    }
+    metric.round(w.data(), n, r.w.data());
+    return r;
+}
+
+// See `quantize` in sq-quant.h; w [n][k] smoothed.
+std::vector<float> corrected_bias(const float_linear &l, const std::vector<float> &w, const rounded &r, const layer_input &in, const std::vector<float> &divisor) {
+    std::vector<float> bias(l.n);
+    for (size_t n = 0; n < l.n; n++) {
+        double v = static_cast<double>(l.bias[n]);
+        for (size_t j = 0; j < l.k; j++) {
+            const double float_weight = static_cast<double>(w[n * l.k + j]), weight = static_cast<double>(r.scale[n]) * r.w[n * l.k + j];
+            v += (float_weight * in.float_mean[j] - weight * in.real.mean()[j]) / static_cast<double>(divisor[j]);
+        }
+        bias[n] = static_cast<float>(v);
+    }
+    return bias;
+}
+
+} // namespace
+
+int8_linear quantize(const kernels &k, const float_linear &l, const layer_input &in, const choice &c, bool fold_input) {
+    const std::vector<float> ones(l.k, 1.0f), &divisor = fold_input ? ones : c.s;
+    const input_range range = range_of(in.seen, divisor, c.clip);
+    const std::vector<float> w = smoothed(l, c.s);
+    if (in.real.n_rows() == 0) return assemble(l, round_one_by_one(w, l.n, l.k), l.bias, divisor, c.is_dynamic, range);
+    rounded r = round_together(w, l.n, l.k, weight_metric(k, in.real, divisor, input_noise(in.seen, divisor, c.is_dynamic, range.step)));
+    const std::vector<float> bias = corrected_bias(l, w, r, in, divisor);
+    return assemble(l, std::move(r), bias, divisor, c.is_dynamic, range);
 }
 
 // ---- attention ----

@@ -7,9 +7,11 @@
 #include <math.h>
 #include <stdint.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "convert/aligned.h"
 #include "sq-kernels.h"
 
 namespace sq {
@@ -69,9 +71,53 @@ std::vector<float> smoothing(const observer &seen, const float_linear &l, float 
 // `weight` multiplies the balance: above 1 it favours the weights. Returned with a geometric mean of 1, kept in [1e-4, 1e4].
 std::vector<float> balanced_smoothing(const observer &seen, const float_linear &l, float sides, float weight);
 
-// Quantises a layer whose input channels are divided by s; a static layer's range is the lowest to the highest value observed.
-// fold_input: the division already happened in the layer before, so the input is taken as it comes and only W is multiplied.
-int8_linear quantize(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, bool fold_input);
+// Mean and covariance of a layer's input. Memory: k^2 floats.
+class moments {
+  public:
+    moments() = default;
+    moments(const kernels &k, size_t n_columns);
+
+    // x: f32 [rows][n_columns], rows x_stride floats apart. After the last rows `finish`, before the rest.
+    void add(const float *x, size_t rows, size_t x_stride);
+    void finish();
+
+    bool is_wanted() const { return k_ != nullptr; } // false for a default-made one
+    size_t n_rows() const { return n_rows_; }
+    const std::vector<double> &mean() const { return mean_; } // [n_columns]
+    double covariance(size_t a, size_t b) const;
+
+  private:
+    void add_waiting();
+
+    const kernels *k_ = nullptr;
+    size_t n_columns_ = 0, stride_ = 0, n_rows_ = 0, n_waiting_ = 0;
+    std::vector<double> mean_; // sums until `finish`
+    aligned<float> products_;  // [stride][stride] sums of products, lower triangle
+    aligned<float> waiting_;   // rows, some of which are added together
+};
+
+// What a layer's output loses by errors e [k] of a row of its weights: e C e', C the covariance of its input; see sq-quant-round.cpp.
+class weight_metric {
+  public:
+    // The input's channels are divided by s [k], and have variances `noise` [k] more, from their own rounding.
+    weight_metric(const kernels &k, const moments &m, const std::vector<float> &s, const std::vector<float> &noise);
+
+    const std::vector<double> &variance() const { return variance_; } // [k] diagonal of C
+
+    // Rounds each row of w f32 [rows][k], in steps of 1, to integers of -127 .. 127 for which the loss is small; q [rows][k].
+    void round(const float *w, size_t rows, int8_t *q) const;
+
+  private:
+    void round_block(size_t c, size_t rows, const float *v, const float *sums, float *errors, int8_t *q) const;
+
+    const kernels &k_;
+    size_t n_columns_, size_;      // size: rounded up to whole blocks
+    std::vector<uint32_t> order_;  // [k] the column at each place of the factor
+    std::vector<double> variance_;
+    aligned<float> factor_;        // [size][size], lower triangle
+    aligned<float> panels_;        // the same [size / 16][size][16]
+    std::vector<float> inverse_;   // [size] of its diagonal
+};
 
 // What a search minimises, the relative error of the INT8 layer on the sampled rows, computed with the kernels that will run: the root of the mean over rows of
 //     |y' - y|^2 / (|y - m|^2 + a tenth of the mean of that over rows),    m the mean of y over rows.
@@ -79,13 +125,28 @@ int8_linear quantize(const float_linear &l, const observer &seen, const std::vec
 struct choice {
     std::string smoothing;   // "none", "strength 0.7", "balance 1.0"
     bool is_dynamic = false;
+    float clip = 1;          // static: how much of the observed range is kept; the rest saturates
     double plain_error = 0;  // without smoothing
     double error = 0;        // with the choice
     std::vector<float> s;    // [k] smoothing factors of the choice
 };
 
-// Tries no smoothing, strengths from 0 to 1 and balanced factors, and keeps what loses least on the sampled rows.
+// Tries no smoothing, strengths from 0 to 1 and balanced factors, for a static layer then parts of the range, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
+
+// What is known of a layer's input.
+struct layer_input {
+    observer seen;
+    moments real;                   // as the layers before, quantised already, really give it
+    std::vector<double> float_mean; // [k] as the float model has it
+};
+
+// Quantises a layer as chosen, its weights rounded together (without moments: one by one). The bias makes good for the
+// mean of what is lost, here and in the layers before: with u the mean inputs,
+//     bias = b + W u_float - W' u_real.
+// A static layer's range is the lowest to the highest value observed, times the clip. fold_input: the division by s already happened in the layer before, so the input
+// is taken as it comes and only W is multiplied.
+int8_linear quantize(const kernels &k, const float_linear &l, const layer_input &in, const choice &c, bool fold_input);
 
 // ---- attention in integers ----
 

@@ -352,6 +352,7 @@ int32_t sq_ctx_stats(const sq_ctx *ctx, sq_stats *stats) {
 
 #ifdef SQ_TAPS
 void sq_ctx_set_tap(sq_ctx *ctx, sq_tap tap) { ctx->tap = tap; }
+void sq_ctx_set_part(sq_ctx *ctx, sq_part part) { ctx->part = part; }
 #endif
 
 // ---- compute ----
@@ -434,6 +435,8 @@ struct pass {
     uint32_t T;
     result what;
     uint32_t pooling;  // SQ_POOL_*
+    uint32_t first_layer, past_layer; // what runs of the encoder,
+    const float *entry;               // from these hidden states on, f32 [T][width]; null: from the embeddings
     bool stop = false; // written by thread 0 between two barriers
     uint64_t last_ns = 0;
 
@@ -525,6 +528,18 @@ struct pass {
             if (m.words.f32) k().add(m.words.f32 + id * s.x_stride, added, s.x_stride, x);
             else k().embed_s8(m.words.s8 + id * s.x_stride, m.words.scale[id], added, s.x_stride, x);
             normalize(m.embed_norm, t, &m.layers[0].qkv);
+        }
+        step(thread, SQ_OP_EMBED);
+    }
+
+    // x: given hidden states, quantised for the first layer that runs.
+    void enter(uint32_t thread) {
+        const scratch &s = c->mem;
+        const share mine = split(T, thread);
+        for (size_t t = mine.first; t < mine.past; t++) {
+            float *x = s.x + t * s.x_stride;
+            memcpy(x, entry + t * arch().width, arch().width * sizeof(float));
+            if (first_layer < past_layer) quantize(model().layers[first_layer].qkv, x, t, s.q + t * s.q_stride);
         }
         step(thread, SQ_OP_EMBED);
     }
@@ -710,7 +725,7 @@ struct pass {
     void feed_forward(uint32_t thread, const plan &p, uint32_t i, const rows &r) {
         const scratch &s = c->mem;
         const sq::layer &l = model().layers[i];
-        const linear *next = i + 1 < arch().n_layers ? &model().layers[i + 1].qkv : nullptr;
+        const linear *next = i + 1 < past_layer ? &model().layers[i + 1].qkv : nullptr;
         const bool fused = l.down.is_s8 && !l.down.is_dynamic;
         float *x = s.x + r.first * s.x_stride, *wide = r.own ? s.ffn_block + thread * MAX_BLOCK_ROWS * s.wide_stride : s.wide;
         uint8_t *q_wide = s.q_wide + r.first * s.q_wide_stride;
@@ -788,10 +803,11 @@ struct pass {
 
     void all(uint32_t thread) {
         if (k().thread_begin) k().thread_begin();
-        embed(thread);
+        if (entry) enter(thread);
+        else embed(thread);
         see(thread, "embed", 0, c->mem.x, arch().width, c->mem.x_stride);
         uint64_t start = thread == 0 ? last_ns : 0;
-        for (uint32_t i = 0; i < arch().n_layers && !stop; i++) {
+        for (uint32_t i = first_layer; i < past_layer && !stop; i++) {
             layer(thread, i);
             if (c->tuning.is_learning(T) && plan_of(i).by_rows) step(thread, SQ_OP_NORM); // a layer's time is that of its slowest thread
             if (thread == 0) c->layer_ns[i] = last_ns - start, start = last_ns;
@@ -818,7 +834,12 @@ void find_positions(sq_ctx *c, const sq_batch &batch) {
 } // namespace
 
 int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling) {
-    pass p{c, &batch, batch.starts[batch.n_seqs], what, pooling};
+    pass p{c, &batch, batch.starts[batch.n_seqs], what, pooling, 0, c->model->arch.n_layers, nullptr};
+#ifdef SQ_TAPS
+    p.first_layer = c->part.first;
+    p.past_layer = std::min(c->part.past, p.past_layer);
+    p.entry = c->part.x;
+#endif
     find_positions(c, batch);
     for (uint32_t i = 0; i < c->model->arch.n_layers; i++) c->n_taken[i].store(0, std::memory_order_relaxed);
     p.last_ns = now_ns();

@@ -3,92 +3,130 @@
 
 #include <string.h>
 
-#include <algorithm>
-#include <memory>
+#include <utility>
 
 namespace sq {
 
 namespace {
 
-// Rows of each layer's input that the search sees. 256 rows of BERT-large (24 layers, 3 x 1024 + 4096 columns) take 176 MB.
-constexpr size_t SAMPLE_ROWS = 256;
-// Rows of whole sequences that integer attention is judged on; of BERT-large (24 layers, 3 x 1024 columns) they take 151 MB.
-constexpr size_t ATTENTION_ROWS = 512;
+// Users of taps, one batch long
 
-struct ctx_deleter {
-    void operator()(sq_ctx *c) const { sq_ctx_free(c); }
+struct observing {
+    const observation *wanted;
+    const text_batch *batch;
 };
 
-struct observation {
-    calibration *out;
-    bool keep;                           // the batch that is running holds texts whose rows stay in the samples
-    const std::vector<uint32_t> *starts; // of its sequences
+void see(void *user, const char *name, uint32_t, const float *x, size_t rows, size_t, size_t stride) {
+    const observing &o = *static_cast<observing *>(user);
+    const std::vector<uint32_t> &starts = o.batch->starts;
+    if (o.wanted->attention && strcmp(name, "attention") == 0)
+        for (size_t seq = 0; seq + 1 < starts.size(); seq++) o.wanted->attention->see(x + starts[seq] * stride, starts[seq + 1] - starts[seq], stride);
+    for (uint32_t role = QKV; role <= DOWN; role++) {
+        layer_input *in = o.wanted->inputs[role];
+        if (!in || strcmp(name, ROLE_NAMES[role]) != 0) continue;
+        in->seen.see(x, rows, stride, o.batch->keep);
+        if (in->real.is_wanted()) in->real.add(x, rows, stride);
+    }
+}
+
+struct summing {
+    std::array<std::vector<double>, 4> sums; // [role][k]
 };
 
-void observe(void *user, const char *name, uint32_t l, const float *x, size_t rows, size_t, size_t stride) {
-    const observation *o = static_cast<observation *>(user);
-    const std::vector<uint32_t> &starts = *o->starts;
-    for (size_t seq = 0; strcmp(name, "attention") == 0 && seq + 1 < starts.size(); seq++)
-        o->out->attention[l].see(x + starts[seq] * stride, starts[seq + 1] - starts[seq], stride);
-    for (uint32_t role = QKV; role <= DOWN; role++)
-        if (strcmp(name, ROLE_NAMES[role]) == 0) o->out->layers[l][role].see(x, rows, stride, o->keep);
+void add_up(void *user, const char *name, uint32_t, const float *x, size_t rows, size_t cols, size_t stride) {
+    for (uint32_t role = QKV; role <= DOWN; role++) {
+        if (strcmp(name, ROLE_NAMES[role]) != 0) continue;
+        std::vector<double> &sums = static_cast<summing *>(user)->sums[role];
+        sums.resize(cols);
+        for (size_t r = 0; r < rows; r++)
+            for (size_t j = 0; j < cols; j++) sums[j] += static_cast<double>(x[r * stride + j]);
+    }
 }
 
-int run_batch(sq_ctx *ctx, const std::vector<int32_t> &ids, const std::vector<int32_t> &types, const std::vector<uint32_t> &starts, std::vector<float> *out,
-              size_t width, message *why) {
-    sq_batch b{sizeof b, static_cast<uint32_t>(starts.size()) - 1, ids.data(), types.data(), starts.data()};
-    size_t n = 0;
-    out->resize(b.n_seqs * width);
-    int status = sq_forward(ctx, &b, SQ_POOLED, out->data(), out->size(), &n);
-    return status == SQ_OK ? status : fail(why, status, "calibration: %s", sq_ctx_error(ctx));
-}
+constexpr sq_tap NO_TAP = {nullptr, nullptr};
+constexpr sq_part EMBEDDINGS = {0, 0, nullptr};
 
 } // namespace
 
-int calibrate(sq_model *model, const std::vector<std::string> &texts, size_t n_kept, progress report, calibration *out, message *why) {
-    const architecture &a = model->arch;
-    sq_ctx *raw = nullptr;
-    if (int status = sq_ctx_create(model, nullptr, &raw, why->text, sizeof why->text)) return status;
-    const std::unique_ptr<sq_ctx, ctx_deleter> ctx(raw);
-    const size_t budget = std::max(512u, a.max_tokens); // the context's default for max_tokens
-    out->layers.assign(a.n_layers, {observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.width, SAMPLE_ROWS), observer(a.ffn, SAMPLE_ROWS)});
-    out->attention.assign(a.n_layers, attention_observer(a.width, ATTENTION_ROWS));
-    std::vector<uint32_t> starts(1, 0);
-    observation seeing{out, n_kept > 0, &starts};
-    sq_ctx_set_tap(ctx.get(), {observe, &seeing});
+int calibration::start(const float_model &source, network *real, const calibration_texts *texts, message *why) {
+    real_ = real;
+    texts_ = texts;
+    const size_t width = source.config().width;
+    if (int status = float_states_.create(width, why)) return status;
+    if (int status = real_states_.create(width, why)) return status;
+    network in_floats;
+    if (int status = in_floats.open(source, false, why)) return status;
+    std::vector<float> rows;
+    size_t row = 0;
+    for (const text_batch &b : texts->batches) {
+        first_row_.push_back(row);
+        if (int status = in_floats.run(b, EMBEDDINGS, SQ_HIDDEN, &rows, why)) return status;
+        if (int status = float_states_.write(row, rows, why)) return status;
+        if (int status = real->run(b, EMBEDDINGS, SQ_HIDDEN, &rows, why)) return status;
+        if (int status = real_states_.write(row, rows, why)) return status;
+        row += b.n_tokens();
+    }
+    return SQ_OK;
+}
 
-    // Heads that judge pairs see second segments and separators in the middle, and so must calibration.
-    const bool takes_pairs = model->head.kind == SQ_HEAD_CLASSIFY || model->head.kind == SQ_HEAD_ANSWER;
-    encode_options options;
-    options.max_len = a.max_tokens;
-    options.truncate = true;
-    std::vector<int32_t> ids, types;
-    std::vector<float> vectors;
-    encoding e;
-    for (size_t i = 0; i <= texts.size(); i++) {
-        const bool last = i == texts.size();
-        const bool is_pair = takes_pairs && !last && i > n_kept && (i - n_kept) % 2 == 1; // every other text follows the one before it
-        const std::string *first = last ? nullptr : &texts[is_pair ? i - 1 : i];
-        if (first)
-            if (int status = model->tok.encode(first->data(), first->size(), is_pair ? texts[i].data() : nullptr, is_pair ? texts[i].size() : 0, options, &e, why))
-                return status;
-        const bool full = i == n_kept || ids.size() + e.ids.size() > budget || starts.size() > 64;
-        if ((last || full) && starts.size() > 1) {
-            if (int status = run_batch(ctx.get(), ids, types, starts, &vectors, a.width, why)) return status;
-            report("calibrating", static_cast<double>(i) / static_cast<double>(texts.size()));
-            ids.clear();
-            types.clear();
-            starts.assign(1, 0);
-        }
-        seeing.keep = i < n_kept;
-        if (last) break;
-        if (e.ids.empty()) continue; // a tokenizer without special tokens makes nothing of an empty text
-        ids.insert(ids.end(), e.ids.begin(), e.ids.end());
-        if (a.n_types) types.insert(types.end(), e.types.begin(), e.types.end());
-        else types.resize(ids.size());
-        starts.push_back(static_cast<uint32_t>(ids.size()));
-        out->n_texts++;
-        out->n_tokens += static_cast<uint32_t>(e.ids.size());
+int calibration::advance(uint32_t layer, size_t batch, hidden_states *states, message *why) {
+    const text_batch &b = texts_->batches[batch];
+    std::vector<float> rows, after;
+    if (int status = states->read(first_row_[batch], b.n_tokens(), &rows, why)) return status;
+    if (int status = real_->run(b, {layer, layer + 1, rows.data()}, SQ_HIDDEN, &after, why)) return status;
+    return states->write(first_row_[batch], after, why);
+}
+
+int calibration::advance_float(uint32_t layer, std::array<std::vector<double>, 4> *means, message *why) {
+    summing s;
+    for (size_t i = 0; i < texts_->batches.size(); i++) {
+        if (!texts_->batches[i].is_held_back) real_->watch({add_up, &s});
+        const int status = advance(layer, i, &float_states_, why);
+        real_->watch(NO_TAP);
+        if (status != SQ_OK) return status;
+    }
+    for (std::vector<double> &sums : s.sums)
+        for (double &v : sums) v /= static_cast<double>(texts_->n_tokens);
+    *means = std::move(s.sums);
+    return SQ_OK;
+}
+
+int calibration::advance_real(uint32_t layer, message *why) {
+    for (size_t i = 0; i < texts_->batches.size(); i++)
+        if (int status = advance(layer, i, &real_states_, why)) return status;
+    return SQ_OK;
+}
+
+int calibration::observe_batch(uint32_t layer, size_t batch, const observation &wanted, message *why) {
+    const text_batch &b = texts_->batches[batch];
+    observing o{&wanted, &b};
+    std::vector<float> rows, ignored;
+    if (int status = real_states_.read(first_row_[batch], b.n_tokens(), &rows, why)) return status;
+    real_->watch({see, &o});
+    const int status = real_->run(b, {layer, layer + 1, rows.data()}, SQ_HIDDEN, &ignored, why);
+    real_->watch(NO_TAP);
+    return status;
+}
+
+int calibration::observe(uint32_t layer, const observation &wanted, message *why) {
+    for (size_t i = 0; i < texts_->batches.size(); i++) {
+        if (texts_->batches[i].is_held_back) continue;
+        if (int status = observe_batch(layer, i, wanted, why)) return status;
+    }
+    for (layer_input *in : wanted.inputs)
+        if (in) in->real.finish();
+    return SQ_OK;
+}
+
+int calibration::held_back(int32_t kind, std::vector<std::vector<float>> *out, message *why) {
+    const uint32_t n_layers = real_->model().arch.n_layers;
+    std::vector<float> rows;
+    for (size_t i = 0; i < texts_->batches.size(); i++) {
+        const text_batch &b = texts_->batches[i];
+        if (!b.is_held_back) continue;
+        if (int status = float_states_.read(first_row_[i], b.n_tokens(), &rows, why)) return status;
+        out->emplace_back();
+        if (int status = real_->run(b, {n_layers, n_layers, rows.data()}, kind, &out->back(), why)) return status;
     }
     return SQ_OK;
 }

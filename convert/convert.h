@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "../sq-quant.h"
-#include "calibrate.h"
+#include "agreement.h"
+#include "quantize.h"
 
 namespace sq {
+
+// Called now and then with the share of the work that is done, 0 to 1.
+using progress = void (*)(const char *what, double share);
 
 enum class quant_mode { static_scales, dynamic_scales, none };
 
@@ -21,22 +24,20 @@ struct convert_options {
     progress report = nullptr;           // null: no progress
 };
 
-// What became of one linear layer.
-struct layer_report {
+// A step that the budget asked for: a linear layer in a dearer form, and what the held-back texts then say.
+struct budget_step {
     uint32_t layer;
     linear_role role;
-    choice chosen; // errors are relative, on a sample of the calibration rows
-};
-
-struct attention_report {
-    const char *weights; // of softmax: "8 bits", "16 bits", or "f32": all of attention in f32
-    float clip;   // as in int8_attention
-    double error; // relative, of integer attention's output on calibration texts
+    const char *form; // "dynamic" or "float"
+    agreement after;
 };
 
 struct convert_result {
     std::string description;          // "BERT, 6 layers, 384 wide, ..."
-    uint32_t n_texts = 0, n_tokens = 0; // of calibration
+    std::string calibration_source;   // "built-in", or the CRC-32 of the file of texts
+    uint32_t n_texts = 0, n_tokens = 0; // observed by calibration
+    agreement before_budget, result;  // on held-back texts; equal without a budget
+    std::vector<budget_step> steps;   // in order
     std::vector<layer_report> layers; // empty for a float model
     std::vector<attention_report> attention; // by layer; empty for a float model
 };

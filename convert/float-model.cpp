@@ -48,6 +48,12 @@ int float_model::linear_layer(uint32_t layer, linear_role role, float_linear *ou
     return SQ_OK;
 }
 
+int float_model::norm_layer(uint32_t layer, const char *name, std::vector<float> *gamma, std::vector<float> *beta, message *why) const {
+    const std::string role = "layer." + std::to_string(layer) + "." + name;
+    if (int status = read(role + ".gamma", gamma, why)) return status;
+    return read(role + ".beta", beta, why);
+}
+
 namespace {
 
 const char *activation_name(activation act) {
@@ -68,7 +74,7 @@ void write_plain(const std::string &name, const float *w, const float *bias, uin
 
 } // namespace
 
-void float_model::write_metadata(const char *quant, writer *out) const {
+void float_model::write_metadata(uint32_t n_layers, const char *quant, writer *out) const {
     const model_config &c = config_;
     const size_t end = folder_.find_last_not_of('/') + 1, start = folder_.rfind('/', end ? end - 1 : 0) + 1;
     out->meta_string("general.name", folder_.substr(start, end - start));
@@ -83,7 +89,7 @@ void float_model::write_metadata(const char *quant, writer *out) const {
         out->meta_string(key, crc);
     }
     out->meta_string("model.architecture", c.model_type);
-    out->meta_u32("model.layers", c.n_layers);
+    out->meta_u32("model.layers", n_layers);
     out->meta_u32("model.width", c.width);
     out->meta_u32("model.heads", c.n_heads);
     out->meta_u32("model.ffn", c.ffn);
@@ -177,11 +183,11 @@ int float_model::write_dense(writer *out, message *why) const {
     return SQ_OK;
 }
 
-int float_model::write_rest(bool words_s8, const char *quant, writer *out, message *why) const {
-    write_metadata(quant, out);
+int float_model::write_rest(bool words_s8, uint32_t n_layers, const char *quant, writer *out, message *why) const {
+    write_metadata(n_layers, quant, out);
     if (int status = write_embeddings(words_s8, out, why)) return status;
     if (int status = write_norm("embed.norm", out, why)) return status;
-    for (uint32_t i = 0; i < config_.n_layers; i++) {
+    for (uint32_t i = 0; i < n_layers; i++) {
         const std::string p = "layer." + std::to_string(i) + ".";
         for (const char *norm : {"out_norm", "down_norm"})
             if (int status = write_norm(p + norm, out, why)) return status;

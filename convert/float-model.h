@@ -4,17 +4,20 @@
 #ifndef SQ_CONVERT_FLOAT_MODEL_H
 #define SQ_CONVERT_FLOAT_MODEL_H
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "../sq-quant.h"
-#include "calibrate.h"
 #include "names.h"
 #include "read-checkpoint.h"
 #include "read-config.h"
 #include "writer.h"
 
 namespace sq {
+
+enum linear_role : uint32_t { QKV = 0, OUT = 1, UP = 2, DOWN = 3 };
+constexpr std::array<const char *, 4> ROLE_NAMES = {"qkv", "out", "up", "down"}; // also the tap's names
 
 class float_model {
   public:
@@ -27,8 +30,12 @@ class float_model {
     // One linear layer; QKV stacks query (times 1 / sqrt(head width), weights and bias), key and value.
     int linear_layer(uint32_t layer, linear_role role, float_linear *out, message *why) const;
 
-    // Everything but the encoder's linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, head, Dense modules, tokenizer.
-    int write_rest(bool words_s8, const char *quant, writer *out, message *why) const;
+    // A layer's LayerNorm, "out_norm" or "down_norm": gamma and beta [width].
+    int norm_layer(uint32_t layer, const char *name, std::vector<float> *gamma, std::vector<float> *beta, message *why) const;
+
+    // Everything but the encoder's linear layers: metadata, embedding tables (words as s8 or f32), LayerNorms, head, Dense modules, tokenizer. The model written has
+    // the first n_layers layers of the encoder.
+    int write_rest(bool words_s8, uint32_t n_layers, const char *quant, writer *out, message *why) const;
 
   protected:
     // The values of the tensor that plays a role (names.h).
@@ -44,7 +51,7 @@ class float_model {
     int write_plain(const std::string &role, uint32_t n, writer *out, message *why) const;
     int write_head(writer *out, message *why) const;
     int write_dense(writer *out, message *why) const;
-    void write_metadata(const char *quant, writer *out) const;
+    void write_metadata(uint32_t n_layers, const char *quant, writer *out) const;
 
     checkpoint weights_;
     tensor_names names_;

@@ -94,8 +94,8 @@ void print_report(const sq::convert_result &r, const arguments &a) {
             printf("%6zu %-9s %14.3f%%  %-8s clip %.2f\n", i, "attention", 100 * r.attention[i].error, r.attention[i].weights,
                    static_cast<double>(r.attention[i].clip));
         for (const sq::layer_report &l : r.layers)
-            printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
-                   l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str());
+            printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s %.2f\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
+                   l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str(), l.chosen.clip);
     }
     struct stat st;
     if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);

@@ -1,0 +1,59 @@
+// convert/quantize.h - one transformer layer after the other: its forms are chosen, its weights rounded, on the activations that the layers before it really give.
+#ifndef SQ_CONVERT_QUANTIZE_H
+#define SQ_CONVERT_QUANTIZE_H
+
+#include <array>
+#include <vector>
+
+#include "../sq-quant.h"
+#include "calibrate.h"
+#include "network.h"
+
+namespace sq {
+
+// What became of one linear layer.
+struct layer_report {
+    uint32_t layer;
+    linear_role role;
+    choice chosen;             // errors are relative, on a sample of the calibration rows
+    bool is_float = false;     // left in f32 by the budget
+    std::vector<float> lo, hi; // [k] range of each input channel, before smoothing
+};
+
+struct attention_report {
+    const char *weights; // of softmax: "8 bits", "16 bits", or "f32": all of attention in f32
+    float clip;          // as in int8_attention
+    double error;        // relative, of integer attention's output on calibration texts
+};
+
+// A transformer layer in INT8. The value projection is divided by the smoothing factors of the output layer.
+struct int8_layer {
+    std::array<int8_linear, 4> linear;
+    int8_attention attention; // mul: steps of values
+    std::vector<float> value_divisor; // [width]
+};
+
+// Attention's multipliers as the layer reads them: with a static output layer, attention writes what that reads.
+int8_attention with_output(int8_attention a, const int8_linear &out);
+
+class layer_quantizer {
+  public:
+    layer_quantizer(const float_model &source, network *net, calibration *texts, bool is_dynamic) : source_(source), net_(*net), texts_(*texts), is_dynamic_(is_dynamic) {}
+
+    // Quantises layer i, for i = 0, 1, ..., and moves the texts on. Returns SQ_OK or an error.
+    int quantize(uint32_t i, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why);
+
+  private:
+    layer_input empty_input(size_t k, bool with_moments) const;
+    int choose_attention(uint32_t i, attention_observer *seen, int8_layer *out, attention_report *report) const;
+    int quantize_next(uint32_t i, linear_role role, const float_linear &l, std::vector<double> float_mean, int8_layer *out, layer_report *report, message *why);
+
+    const float_model &source_;
+    network &net_;
+    calibration &texts_;
+    bool is_dynamic_;
+};
+
+} // namespace sq
+
+#endif
