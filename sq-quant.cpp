@@ -143,6 +143,7 @@ int8_linear assemble(const float_linear &l, rounded r, const std::vector<float> 
     const float step = is_dynamic ? 1 : range.step;
     for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / (divisor[j] * step);
     if (is_dynamic) return q;
+    q.step = range.step;
     q.zero = range.zero;
     for (size_t n = 0; n < l.n; n++) {
         q.scale[n] *= step;
@@ -150,6 +151,22 @@ int8_linear assemble(const float_linear &l, rounded r, const std::vector<float> 
     }
     return q;
 }
+
+} // namespace
+
+int8_linear as_dynamic(int8_linear l) {
+    if (l.is_dynamic) return l;
+    for (size_t n = 0; n < l.n; n++) {
+        l.bias[n] = static_cast<float>(l.bias[n] + static_cast<double>(l.scale[n]) * l.zero * l.comp[n]);
+        l.scale[n] /= l.step;
+    }
+    for (float &m : l.mul) m *= l.step;
+    l.is_dynamic = true;
+    l.zero = 0;
+    return l;
+}
+
+namespace {
 
 int8_linear quantize_plainly(const float_linear &l, const observer &seen, const std::vector<float> &s, bool is_dynamic, float clip) {
     return assemble(l, round_one_by_one(smoothed(l, s), l.n, l.k), l.bias, s, is_dynamic, range_of(seen, s, clip));

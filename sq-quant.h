@@ -58,7 +58,11 @@ struct int8_linear {
     std::vector<int32_t> comp; // [n] sum over k of w
     std::vector<float> mul;    // [k] static: 1 / (s * as); dynamic: 1 / s
     int32_t zero = 0;          // static
+    float step = 0;            // static: as
 };
+
+// The same weights with activation scales found for each row.
+int8_linear as_dynamic(int8_linear l);
 
 // SmoothQuant's factors: s[j] = max|X_j|^strength / max|W_j|^(1 - strength), kept in [1e-4, 1e4]
 // (Xiao et al. 2022, equation 4). strength < 0 means no smoothing: all ones.
@@ -174,6 +178,18 @@ class attention_observer {
     std::vector<float> lo_, hi_, rows_;
     std::vector<size_t> starts_;
 };
+
+// A change of basis within each head, which leaves the float layer's answers as they are.
+struct head_bases {
+    size_t d; // head width
+    std::vector<std::vector<double>> query, key, value; // [heads][d * d] row-major: what the head's queries, keys and values are multiplied by, from the left
+};
+
+// Bases in which rounding loses least; the derivation is in sq-quant-heads.cpp.
+head_bases choose_head_bases(const attention_observer &seen, size_t n_heads);
+
+// Changes the QKV layer's rows, and the output layer's columns back.
+void change_bases(const head_bases &bases, float_linear *qkv, float_linear *out);
 
 // Attention as the file stores it. `step` and `center` go into scale and bias of the QKV layer, whose outputs become (x - center) / step.
 struct int8_attention {

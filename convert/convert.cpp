@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <algorithm>
+#include <array>
 #include <memory>
 
 #include "float-model.h"
@@ -39,14 +41,26 @@ int write_float(const float_model &source, writer *out, message *why) {
     return SQ_OK;
 }
 
-// Quantises layer by layer. The network then is the INT8 model.
-int quantize_layers(const float_model &source, const convert_options &options, progress report, network *net, calibration_texts *texts, std::vector<int8_layer> *layers,
+constexpr uint32_t LEAST_HELD_BACK = 8; // texts, for a mean that says something
+
+int check_budget(const budget &wanted, const calibration_texts &texts, const sq_model &model, message *why) {
+    if (!wanted.is_wanted()) return SQ_OK;
+    if (wanted.kl > 0 && model.head.kind == SQ_HEAD_NONE) return fail(why, SQ_E_ARG, "a budget of kl needs a model with a head; this one gives vectors: use cos");
+    if (texts.n_held_back < LEAST_HELD_BACK)
+        return fail(why, SQ_E_ARG, "a budget needs at least 64 calibration texts, since one of eight is held back to measure it; a head that answers takes two for each");
+    return SQ_OK;
+}
+
+// Quantises layer by layer, then takes the steps that the budget asks for.
+int quantize_layers(const float_model &source, const convert_options &options, progress report, calibration_texts *texts, std::vector<int8_layer> *layers,
                     convert_result *result, message *why) {
-    if (int status = net->open(source, true, why)) return status;
-    if (int status = read_calibration_texts(options.calibration_file, net->model(), texts, why)) return status;
+    network net;
+    if (int status = net.open(source, true, why)) return status;
+    if (int status = read_calibration_texts(options.calibration_file, net.model(), texts, why)) return status;
+    if (int status = check_budget(options.budget, *texts, net.model(), why)) return status;
     calibration run;
-    if (int status = run.start(source, net, texts, why)) return status;
-    layer_quantizer quantizer(source, net, &run, options.mode == quant_mode::dynamic_scales);
+    if (int status = run.start(source, &net, texts, why)) return status;
+    layer_quantizer quantizer(source, &net, &run, options.mode == quant_mode::dynamic_scales);
     layers->resize(source.config().n_layers);
     for (uint32_t i = 0; i < layers->size(); i++) {
         attention_report attention;
@@ -54,28 +68,44 @@ int quantize_layers(const float_model &source, const convert_options &options, p
         result->attention.push_back(attention);
         report("quantising", (i + 1.0) / static_cast<double>(layers->size()));
     }
-    return SQ_OK;
+    held_back_answers in_floats;
+    if (int status = float_answers(&run, net.model(), &in_floats, why)) return status;
+    if (int status = measure(&net, *texts, in_floats, &result->before_budget, why)) return status;
+    result->result = result->before_budget;
+    if (!options.budget.is_wanted()) return SQ_OK;
+    return keep_budget(options.budget, {&source, &net, layers, &result->layers, texts, &in_floats}, &result->result, &result->steps, why);
 }
 
-void write_layer(uint32_t i, const int8_layer &l, writer *out) {
-    write_attention(i, with_output(l.attention, l.linear[OUT]), out);
-    for (linear_role role : {QKV, OUT, UP, DOWN}) write_linear(i, role, l.linear[role], out);
+int write_layer(const float_model &source, uint32_t i, const int8_layer &l, writer *out, message *why) {
+    std::array<float_linear, 4> in_floats;
+    if (std::find(l.is_f32.begin(), l.is_f32.end(), true) != l.is_f32.end())
+        if (int status = float_linears(source, i, l, &in_floats, why)) return status;
+    write_attention(i, final_attention(l), out);
+    for (linear_role role : {QKV, OUT, UP, DOWN}) {
+        if (l.is_f32[role]) write_linear(i, role, in_floats[role], out);
+        else write_linear(i, role, l.linear[role], out);
+    }
+    return SQ_OK;
 }
 
 int write_int8(const float_model &source, const convert_options &options, progress report, writer *out, convert_result *result, message *why) {
     calibration_texts texts;
     std::vector<int8_layer> layers;
-    {
-        network net;
-        if (int status = quantize_layers(source, options, report, &net, &texts, &layers, result, why)) return status;
-    }
+    if (int status = quantize_layers(source, options, report, &texts, &layers, result, why)) return status;
+    result->calibration_source = texts.source;
     result->n_texts = texts.n_texts;
     result->n_tokens = texts.n_tokens;
     if (int status = source.write_rest(true, source.config().n_layers, options.mode == quant_mode::dynamic_scales ? "dynamic" : "static", out, why)) return status;
     out->meta_string("calibration.source", texts.source);
     out->meta_u32("calibration.texts", texts.n_texts);
     out->meta_u32("calibration.tokens", texts.n_tokens);
-    for (uint32_t i = 0; i < layers.size(); i++) write_layer(i, layers[i], out);
+    if (result->result.n_texts > 0) {
+        out->meta_u32("agreement.texts", result->result.n_texts);
+        out->meta_f32("agreement.cos", static_cast<float>(result->result.cos_mean));
+        if (result->result.has_logits) out->meta_f32("agreement.kl", static_cast<float>(result->result.kl_mean));
+    }
+    for (uint32_t i = 0; i < layers.size(); i++)
+        if (int status = write_layer(source, i, layers[i], out, why)) return status;
     return SQ_OK;
 }
 

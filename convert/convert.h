@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agreement.h"
+#include "budget.h"
 #include "quantize.h"
 
 namespace sq {
@@ -21,15 +22,8 @@ struct convert_options {
     std::string output;                  // file; written beside it and renamed
     quant_mode mode = quant_mode::static_scales;
     std::string calibration_file;        // one text a line; empty: the built-in texts
+    sq::budget budget;                   // of an INT8 model
     progress report = nullptr;           // null: no progress
-};
-
-// A step that the budget asked for: a linear layer in a dearer form, and what the held-back texts then say.
-struct budget_step {
-    uint32_t layer;
-    linear_role role;
-    const char *form; // "dynamic" or "float"
-    agreement after;
 };
 
 struct convert_result {

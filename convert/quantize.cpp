@@ -47,9 +47,34 @@ void divide_values(const std::vector<float> &s, float_linear *qkv) {
 
 } // namespace
 
-int8_attention with_output(int8_attention a, const int8_linear &out) {
-    for (size_t c = 0; c < a.mul.size() && !out.is_dynamic; c++) a.mul[c] *= out.mul[c];
+int8_attention final_attention(const int8_layer &l) {
+    int8_attention a = l.attention;
+    if (l.is_f32[QKV]) a.is_s8 = false;
+    const int8_linear &out = l.linear[OUT];
+    for (size_t c = 0; c < a.mul.size() && !out.is_dynamic && !l.is_f32[OUT]; c++) a.mul[c] *= out.mul[c];
     return a;
+}
+
+int float_linears(const float_model &source, uint32_t i, const int8_layer &l, std::array<float_linear, 4> *out, message *why) {
+    for (linear_role role : {QKV, OUT, UP, DOWN})
+        if (int status = source.linear_layer(i, role, &(*out)[role], why)) return status;
+    change_bases(l.bases, &(*out)[QKV], &(*out)[OUT]);
+    divide_values(l.value_divisor, &(*out)[QKV]);
+    std::vector<float> &w = (*out)[OUT].w;
+    for (size_t j = 0; j < w.size(); j++) w[j] *= l.value_divisor[j % l.value_divisor.size()];
+    return SQ_OK;
+}
+
+int set_layer(const float_model &source, uint32_t i, const int8_layer &l, network *net, message *why) {
+    std::array<float_linear, 4> in_floats;
+    if (std::find(l.is_f32.begin(), l.is_f32.end(), true) != l.is_f32.end())
+        if (int status = float_linears(source, i, l, &in_floats, why)) return status;
+    for (linear_role role : {QKV, OUT, UP, DOWN}) {
+        if (l.is_f32[role]) net->set(i, role, in_floats[role]);
+        else net->set(i, role, l.linear[role]);
+    }
+    net->set_attention(i, final_attention(l));
+    return SQ_OK;
 }
 
 layer_input layer_quantizer::empty_input(size_t k, bool with_moments) const {
@@ -100,6 +125,12 @@ int layer_quantizer::quantize(uint32_t i, int8_layer *out, std::vector<layer_rep
         reports[role].role = role;
     }
     net_.set_attention(i, int8_attention());
+    attention_observer plain(source_.config().width, ATTENTION_ROWS);
+    if (int status = texts_.observe(i, {{}, &plain}, why)) return status;
+    out->bases = choose_head_bases(plain, source_.config().n_heads);
+    change_bases(out->bases, &l[QKV], &l[OUT]);
+    net_.set(i, QKV, l[QKV]);
+    net_.set(i, OUT, l[OUT]);
     std::array<std::vector<double>, 4> float_means;
     if (int status = texts_.advance_float(i, &float_means, why)) return status;
 
@@ -123,7 +154,7 @@ int layer_quantizer::quantize(uint32_t i, int8_layer *out, std::vector<layer_rep
 
     for (linear_role role : {OUT, UP, DOWN}) {
         if (int status = quantize_next(i, role, l[role], std::move(float_means[role]), out, &reports[role], why)) return status;
-        if (role == OUT) net_.set_attention(i, with_output(out->attention, out->linear[OUT]));
+        if (role == OUT) net_.set_attention(i, final_attention(*out));
     }
     for (layer_report &r : reports) linears->push_back(std::move(r));
     return texts_.advance_real(i, why);

@@ -26,15 +26,23 @@ struct attention_report {
     double error;        // relative, of integer attention's output on calibration texts
 };
 
-// A transformer layer in INT8. The value projection is divided by the smoothing factors of the output layer.
+// A transformer layer as it is quantised, before its linear layers' forms are final.
 struct int8_layer {
     std::array<int8_linear, 4> linear;
-    int8_attention attention; // mul: steps of values
-    std::vector<float> value_divisor; // [width]
+    std::array<bool, 4> is_f32{};     // which of them stay in f32 instead
+    int8_attention attention;         // mul: steps of values
+    head_bases bases;                 // of the checkpoint's heads
+    std::vector<float> value_divisor; // [width] what the value projection is divided by: smoothing factors of the output layer
 };
 
-// Attention's multipliers as the layer reads them: with a static output layer, attention writes what that reads.
-int8_attention with_output(int8_attention a, const int8_linear &out);
+// Attention as the layer has it in the end: with a static output layer it writes what that reads, and queries, keys and values in f32 need it in f32.
+int8_attention final_attention(const int8_layer &l);
+
+// The checkpoint's linear layers [4] in the layer's bases and with its divided values. Returns SQ_OK or an error.
+int float_linears(const float_model &source, uint32_t i, const int8_layer &l, std::array<float_linear, 4> *out, message *why);
+
+// Makes layer i of the network what l says.
+int set_layer(const float_model &source, uint32_t i, const int8_layer &l, network *net, message *why);
 
 class layer_quantizer {
   public:

@@ -42,6 +42,18 @@ int usage(const char *problem, const char *detail) {
     return 2;
 }
 
+// "cos=0.999" or "kl=0.01"
+bool parse_budget(const char *text, sq::budget *budget) {
+    const bool is_cos = strncmp(text, "cos=", 4) == 0, is_kl = strncmp(text, "kl=", 3) == 0;
+    if (!is_cos && !is_kl) return false;
+    const char *number = text + (is_cos ? 4 : 3);
+    char *end;
+    const double value = strtod(number, &end);
+    if (end == number || *end || !(value > 0) || value > (is_cos ? 1 : 1e6)) return false;
+    (is_cos ? budget->cos : budget->kl) = value;
+    return true;
+}
+
 bool parse_mode(const char *text, sq::quant_mode *mode) {
     if (strcmp(text, "static") == 0) *mode = sq::quant_mode::static_scales;
     else if (strcmp(text, "dynamic") == 0) *mode = sq::quant_mode::dynamic_scales;
@@ -65,16 +77,20 @@ int parse(int argc, char **argv, arguments *a) {
             a->options.checkpoint = arg;
             continue;
         }
-        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--synthetic") return usage("unknown option: ", argv[i]);
+        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--budget" && arg != "--synthetic")
+            return usage("unknown option: ", argv[i]);
         if (++i == argc || !*argv[i]) return usage("a value is missing after ", arg.c_str());
         if (arg == "--synthetic" && !a->options.checkpoint.empty()) return usage("more than one model to convert: ", argv[i]);
         if (arg == "--synthetic") a->options.synthetic = true, a->options.checkpoint = argv[i];
         else if (arg == "--calibrate") a->options.calibration_file = argv[i];
+        else if (arg == "--budget" && !parse_budget(argv[i], &a->options.budget)) return usage("no budget like cos=0.999 or kl=0.01: ", argv[i]);
+        else if (arg == "--budget") continue;
         else if (arg != "--mode") a->options.output = argv[i];
         else if (!parse_mode(argv[i], &a->options.mode)) return usage("unknown mode: ", argv[i]);
     }
     if (a->options.checkpoint.empty()) return usage("no checkpoint folder given", "");
     if (a->options.output.empty()) return usage("no output file given (-o)", "");
+    if (a->options.budget.is_wanted() && a->options.mode == sq::quant_mode::none) return usage("a budget is for INT8: ", "--mode float loses nothing");
     return -1;
 }
 

@@ -1,0 +1,84 @@
+// convert/budget.cpp - see budget.h.
+#include "budget.h"
+
+#include <algorithm>
+
+namespace sq {
+
+namespace {
+
+enum class dearer { dynamic, in_f32 };
+
+// A linear layer in a dearer form, and what that gives
+struct candidate {
+    uint32_t layer;
+    linear_role role;
+    agreement after;
+};
+
+class keeper {
+  public:
+    keeper(const budget &wanted, const quantized_model &m) : wanted_(wanted), m_(m) {}
+
+    // Takes steps of one kind while the budget is missed.
+    int take_steps(dearer form, agreement *now, std::vector<budget_step> *steps, message *why) {
+        std::vector<candidate> all;
+        if (int status = measure_all(form, &all, why)) return status;
+        std::stable_sort(all.begin(), all.end(), [&](const candidate &a, const candidate &b) { return is_better(a.after, b.after); });
+        for (const candidate &c : all) {
+            if (wanted_.is_kept(*now)) break;
+            int8_layer &l = (*m_.layers)[c.layer];
+            apply(form, &l, c.role);
+            if (int status = put(c.layer, l, why)) return status;
+            if (int status = measure(m_.net, *m_.texts, *m_.in_floats, now, why)) return status;
+            layer_report &r = (*m_.reports)[4 * c.layer + c.role];
+            r.chosen.is_dynamic = true; // of a layer in f32 it is not looked at
+            r.is_float = form == dearer::in_f32;
+            steps->push_back({c.layer, c.role, r.is_float ? "float" : "dynamic", *now});
+        }
+        return SQ_OK;
+    }
+
+  private:
+    bool is_better(const agreement &a, const agreement &b) const { return wanted_.kl > 0 ? a.kl_mean < b.kl_mean : a.cos_mean > b.cos_mean; }
+
+    static void apply(dearer form, int8_layer *l, linear_role role) {
+        if (form == dearer::in_f32) l->is_f32[role] = true;
+        else l->linear[role] = as_dynamic(std::move(l->linear[role]));
+    }
+
+    int put(uint32_t i, const int8_layer &l, message *why) { return set_layer(*m_.source, i, l, m_.net, why); }
+
+    int measure_all(dearer form, std::vector<candidate> *out, message *why) {
+        for (uint32_t i = 0; i < m_.layers->size(); i++)
+            for (linear_role role : {QKV, OUT, UP, DOWN}) {
+                const int8_layer &l = (*m_.layers)[i];
+                if (l.is_f32[role] || (form == dearer::dynamic && l.linear[role].is_dynamic)) continue;
+                int8_layer changed = l;
+                apply(form, &changed, role);
+                candidate c{i, role, {}};
+                if (int status = put(i, changed, why)) return status;
+                if (int status = measure(m_.net, *m_.texts, *m_.in_floats, &c.after, why)) return status;
+                if (int status = put(i, l, why)) return status;
+                out->push_back(c);
+            }
+        return SQ_OK;
+    }
+
+    const budget &wanted_;
+    const quantized_model &m_;
+};
+
+} // namespace
+
+int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, std::vector<budget_step> *steps, message *why) {
+    keeper k(wanted, m);
+    if (wanted.is_kept(*now)) return SQ_OK;
+    if (int status = k.take_steps(dearer::dynamic, now, steps, why)) return status;
+    if (int status = k.take_steps(dearer::in_f32, now, steps, why)) return status;
+    if (wanted.is_kept(*now)) return SQ_OK;
+    return fail(why, SQ_E_LIMIT, "the budget cannot be kept: with every layer in f32, and only the word embeddings in INT8, cosines are %.6f in the mean%s", now->cos_mean,
+                wanted.kl > 0 ? " and the divergence is still too large" : "");
+}
+
+} // namespace sq
