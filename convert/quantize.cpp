@@ -1,8 +1,6 @@
 // convert/quantize.cpp - see quantize.h.
 #include "quantize.h"
 
-#include <math.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -15,16 +13,19 @@ constexpr size_t SAMPLE_ROWS = 256;
 // Rows of whole sequences that integer attention is judged on.
 constexpr size_t ATTENTION_ROWS = 512;
 
-// A static layer whose error passes this, where per-row scales would leave at most two thirds of it, becomes dynamic: a few activations then need a range in which
-// the others drown.
-const double STATIC_ERROR_LIMIT = getenv("X_LIM") ? atof(getenv("X_LIM")) : 0.025, DYNAMIC_GAIN = getenv("X_GAIN") ? atof(getenv("X_GAIN")) : 2.0 / 3;
+// A static layer becomes dynamic where its error is above a limit and scales for each row would leave at most a share of it: a few activations then need a range in
+// which the others drown. For inputs that a LayerNorm writes, row by row, finding scales costs next to nothing; for the others it is a step of its own.
+struct dynamic_rule {
+    double limit, share;
+};
+constexpr dynamic_rule AFTER_NORM = {0.0, 0.8}, ELSEWHERE = {0.015, 0.7};
 
 choice choose(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic, linear_role role) {
     choice c = search(k, l, seen, is_dynamic);
-    const bool cheap = getenv("X_CHEAP") && (role == QKV || role == UP);
-    if (is_dynamic || (c.error <= STATIC_ERROR_LIMIT && !cheap)) return c;
+    const dynamic_rule &rule = role == QKV || role == UP ? AFTER_NORM : ELSEWHERE;
+    if (is_dynamic || c.error <= rule.limit) return c;
     choice d = search(k, l, seen, true);
-    return d.error <= (cheap ? atof(getenv("X_CHEAP")) : DYNAMIC_GAIN) * c.error ? d : c;
+    return d.error <= rule.share * c.error ? d : c;
 }
 
 // Attention is done in integers while its output is off by no more than `fine`, and with weights of 8 bits while it is off by no more than `coarse`. What is off is a
@@ -77,87 +78,103 @@ int set_layer(const float_model &source, uint32_t i, const int8_layer &l, networ
     return SQ_OK;
 }
 
-layer_input layer_quantizer::empty_input(size_t k, bool with_moments) const {
-    return {observer(k, SAMPLE_ROWS), with_moments ? moments(net_.table(), k) : moments(), {}};
+void layer_quantizer::see_range(linear_role role, const observer &seen) {
+    reports_[role].lo = seen.lo();
+    reports_[role].hi = seen.hi();
+}
+
+int layer_quantizer::load(message *why) {
+    for (linear_role role : {QKV, OUT, UP, DOWN}) {
+        if (int status = source_.linear_layer(layer_, role, &linear_[role], why)) return status;
+        net_.set(layer_, role, linear_[role]);
+        reports_[role] = layer_report();
+        reports_[role].layer = layer_;
+        reports_[role].role = role;
+    }
+    net_.set_attention(layer_, int8_attention());
+    return SQ_OK;
+}
+
+int layer_quantizer::change_heads(message *why) {
+    attention_observer seen(source_.config().width, ATTENTION_ROWS);
+    observation wanted;
+    wanted.attention = &seen;
+    if (int status = texts_.observe(layer_, wanted, why)) return status;
+    out_->bases = choose_head_bases(seen, source_.config().n_heads);
+    change_bases(out_->bases, &linear_[QKV], &linear_[OUT]);
+    for (linear_role role : {QKV, OUT}) net_.set(layer_, role, linear_[role]);
+    return SQ_OK;
 }
 
 // Chooses the form of attention; QKV then gives rounded steps.
-int layer_quantizer::choose_attention(uint32_t i, attention_observer *seen, int8_layer *out, attention_report *report) const {
+attention_report layer_quantizer::choose_attention(const attention_observer &seen) {
     const model_config &c = source_.config();
     const attention_limits &limits = is_dynamic_ ? DYNAMIC_ATTENTION : STATIC_ATTENTION;
-    out->attention = int8_attention();
-    if (attention_s8_fits(c.width / c.n_heads, c.n_positions) && !getenv("X_ATT")) {
-        out->attention = quantize_attention(net_.table(), *seen, c.n_heads, limits.coarse);
-        int8_attention &a = out->attention;
+    int8_attention &a = out_->attention = int8_attention();
+    if (attention_s8_fits(c.width / c.n_heads, c.n_positions)) {
+        a = quantize_attention(net_.table(), seen, c.n_heads, limits.coarse);
         a.is_s8 = a.error <= limits.fine && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
-        if (a.is_s8) fold_steps(a, &out->linear[QKV]);
+        if (a.is_s8) fold_steps(a, &out_->linear[QKV]);
     }
-    const int8_attention &a = out->attention;
-    *report = {!a.is_s8 ? "f32" : a.is_fine ? "16 bits" : "8 bits", a.clip, a.error};
-    net_.set(i, QKV, out->linear[QKV]);
-    net_.set_attention(i, a);
+    return {!a.is_s8 ? "f32" : a.is_fine ? "16 bits" : "8 bits", a.clip, a.error};
+}
+
+// QKV and attention. The smoothing of the output layer comes first, since it changes the value projection.
+int layer_quantizer::quantize_projection(attention_report *report, message *why) {
+    const size_t width = source_.config().width;
+    layer_input qkv{observer(width, SAMPLE_ROWS), moments(net_.table(), width), {}}, context{observer(width, SAMPLE_ROWS), moments(), {}};
+    attention_observer seen(width, ATTENTION_ROWS);
+    observation wanted;
+    wanted.inputs[QKV] = &qkv;
+    wanted.inputs[OUT] = &context;
+    wanted.attention = &seen;
+    if (int status = texts_.observe(layer_, wanted, why)) return status;
+
+    choice &out = reports_[OUT].chosen = choose(net_.table(), linear_[OUT], context.seen, is_dynamic_, OUT);
+    see_range(OUT, context.seen);
+    out_->value_divisor = out.s;
+    divide_values(out.s, &linear_[QKV]);
+    seen.divide_values(out.s);
+    for (size_t j = 0; j < width; j++) float_means_[OUT][j] /= static_cast<double>(out.s[j]);
+
+    reports_[QKV].chosen = choose(net_.table(), linear_[QKV], qkv.seen, is_dynamic_, QKV);
+    see_range(QKV, qkv.seen);
+    qkv.float_mean = float_means_[QKV];
+    out_->linear[QKV] = sq::quantize(net_.table(), linear_[QKV], qkv, reports_[QKV].chosen, false);
+    *report = choose_attention(seen);
+    net_.set(layer_, QKV, out_->linear[QKV]);
+    net_.set_attention(layer_, out_->attention);
     return SQ_OK;
 }
 
-// A layer whose input the layers before it, quantised already, now really give.
-int layer_quantizer::quantize_next(uint32_t i, linear_role role, const float_linear &l, std::vector<double> float_mean, int8_layer *out, layer_report *report,
-                                   message *why) {
-    layer_input in = empty_input(l.k, !getenv("X_NOGPTQ"));
+// OUT, UP or DOWN, whose input the layers before it, quantised already, now really give.
+int layer_quantizer::quantize_next(linear_role role, message *why) {
+    const float_linear &l = linear_[role];
+    layer_input in{observer(l.k, SAMPLE_ROWS), moments(net_.table(), l.k), float_means_[role]};
     observation wanted;
     wanted.inputs[role] = &in;
-    if (int status = texts_.observe(i, wanted, why)) return status;
-    in.float_mean = std::move(float_mean);
-    if (role != OUT) report->chosen = choose(net_.table(), l, in.seen, is_dynamic_, role);
-    report->lo = in.seen.lo();
-    report->hi = in.seen.hi();
-    out->linear[role] = sq::quantize(net_.table(), l, in, report->chosen, role == OUT);
-    net_.set(i, role, out->linear[role]);
+    if (int status = texts_.observe(layer_, wanted, why)) return status;
+    if (role != OUT) {
+        reports_[role].chosen = choose(net_.table(), l, in.seen, is_dynamic_, role);
+        see_range(role, in.seen);
+    }
+    out_->linear[role] = sq::quantize(net_.table(), l, in, reports_[role].chosen, role == OUT);
+    net_.set(layer_, role, out_->linear[role]);
+    if (role == OUT) net_.set_attention(layer_, final_attention(*out_));
     return SQ_OK;
 }
 
-int layer_quantizer::quantize(uint32_t i, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why) {
-    std::array<float_linear, 4> l;
-    std::array<layer_report, 4> reports;
-    for (linear_role role : {QKV, OUT, UP, DOWN}) {
-        if (int status = source_.linear_layer(i, role, &l[role], why)) return status;
-        net_.set(i, role, l[role]);
-        reports[role].layer = i;
-        reports[role].role = role;
-    }
-    net_.set_attention(i, int8_attention());
-    attention_observer plain(source_.config().width, ATTENTION_ROWS);
-    if (int status = texts_.observe(i, {{}, &plain}, why)) return status;
-    out->bases = choose_head_bases(plain, source_.config().n_heads);
-    change_bases(out->bases, &l[QKV], &l[OUT]);
-    net_.set(i, QKV, l[QKV]);
-    net_.set(i, OUT, l[OUT]);
-    std::array<std::vector<double>, 4> float_means;
-    if (int status = texts_.advance_float(i, &float_means, why)) return status;
-
-    // The attention output comes first, since its smoothing changes the value projection.
-    layer_input qkv = empty_input(l[QKV].k, !getenv("X_NOGPTQ")), context = empty_input(l[OUT].k, false);
-    attention_observer seen(source_.config().width, ATTENTION_ROWS);
-    if (int status = texts_.observe(i, {{&qkv, &context, nullptr, nullptr}, &seen}, why)) return status;
-    reports[OUT].chosen = choose(net_.table(), l[OUT], context.seen, is_dynamic_, OUT);
-    out->value_divisor = reports[OUT].chosen.s;
-    divide_values(out->value_divisor, &l[QKV]);
-    seen.divide_values(out->value_divisor);
-    for (size_t j = 0; j < out->value_divisor.size(); j++) float_means[OUT][j] /= static_cast<double>(out->value_divisor[j]);
-
-    reports[QKV].chosen = choose(net_.table(), l[QKV], qkv.seen, is_dynamic_, QKV);
-    reports[QKV].lo = qkv.seen.lo();
-    reports[QKV].hi = qkv.seen.hi();
-    qkv.float_mean = std::move(float_means[QKV]);
-    out->linear[QKV] = sq::quantize(net_.table(), l[QKV], qkv, reports[QKV].chosen, false);
-    choose_attention(i, &seen, out, attention);
-    qkv = layer_input();
-
-    for (linear_role role : {OUT, UP, DOWN}) {
-        if (int status = quantize_next(i, role, l[role], std::move(float_means[role]), out, &reports[role], why)) return status;
-        if (role == OUT) net_.set_attention(i, final_attention(*out));
-    }
-    for (layer_report &r : reports) linears->push_back(std::move(r));
-    return texts_.advance_real(i, why);
+int layer_quantizer::quantize(uint32_t layer, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why) {
+    layer_ = layer;
+    out_ = out;
+    if (int status = load(why)) return status;
+    if (int status = change_heads(why)) return status;
+    if (int status = texts_.advance_float(layer, &float_means_, why)) return status;
+    if (int status = quantize_projection(attention, why)) return status;
+    for (linear_role role : {OUT, UP, DOWN})
+        if (int status = quantize_next(role, why)) return status;
+    for (layer_report &r : reports_) linears->push_back(std::move(r));
+    return texts_.advance_real(layer, why);
 }
 
 } // namespace sq

@@ -44,22 +44,34 @@ int float_linears(const float_model &source, uint32_t i, const int8_layer &l, st
 // Makes layer i of the network what l says.
 int set_layer(const float_model &source, uint32_t i, const int8_layer &l, network *net, message *why);
 
+// Quantises layers 0, 1, ... of the network and moves the calibration texts on.
 class layer_quantizer {
   public:
     layer_quantizer(const float_model &source, network *net, calibration *texts, bool is_dynamic) : source_(source), net_(*net), texts_(*texts), is_dynamic_(is_dynamic) {}
 
-    // Quantises layer i, for i = 0, 1, ..., and moves the texts on. Returns SQ_OK or an error.
-    int quantize(uint32_t i, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why);
+    // Appends four reports of linear layers. Returns SQ_OK or an error.
+    int quantize(uint32_t layer, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why);
 
   private:
-    layer_input empty_input(size_t k, bool with_moments) const;
-    int choose_attention(uint32_t i, attention_observer *seen, int8_layer *out, attention_report *report) const;
-    int quantize_next(uint32_t i, linear_role role, const float_linear &l, std::vector<double> float_mean, int8_layer *out, layer_report *report, message *why);
+    // Steps of `quantize`, in this order; they work on what follows.
+    int load(message *why);
+    int change_heads(message *why);
+    int quantize_projection(attention_report *report, message *why);
+    int quantize_next(linear_role role, message *why);
+
+    attention_report choose_attention(const attention_observer &seen);
+    void see_range(linear_role role, const observer &seen);
 
     const float_model &source_;
     network &net_;
     calibration &texts_;
-    bool is_dynamic_;
+    const bool is_dynamic_;
+
+    uint32_t layer_ = 0;
+    int8_layer *out_ = nullptr;
+    std::array<float_linear, 4> linear_; // in the layer's bases and, once that is known, with divided values
+    std::array<std::vector<double>, 4> float_means_; // of their inputs in the float model
+    std::array<layer_report, 4> reports_;
 };
 
 } // namespace sq

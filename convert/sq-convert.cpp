@@ -99,6 +99,16 @@ void show_progress(const char *what, double share) {
     fflush(stderr);
 }
 
+void print_agreement(const sq::convert_result &r) {
+    for (const sq::budget_step &s : r.steps)
+        printf("budget: layer %u %s is %s now: cosine %.5f in the mean, kl %.5f\n", s.layer, sq::ROLE_NAMES[s.role], s.form, s.after.cos_mean, s.after.kl_mean);
+    const sq::agreement &g = r.result;
+    if (g.n_texts == 0) return;
+    printf("\nagreement with the float model on %u texts held back: cosine lowest %.5f, mean %.5f", g.n_texts, g.cos_lowest, g.cos_mean);
+    if (g.has_logits) printf("; divergence of probabilities highest %.2g, mean %.2g nats", g.kl_highest, g.kl_mean);
+    printf("\n");
+}
+
 void print_report(const sq::convert_result &r, const arguments &a) {
     printf("%s\n", r.description.c_str());
     if (!r.layers.empty()) {
@@ -113,6 +123,7 @@ void print_report(const sq::convert_result &r, const arguments &a) {
             printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s %.2f\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
                    l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str(), l.chosen.clip);
     }
+    print_agreement(r);
     struct stat st;
     if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);
 }
