@@ -127,9 +127,7 @@ head_bases choose_head_bases(const attention_observer &seen, size_t n_heads) {
     out.query.resize(n_heads);
     out.key.resize(n_heads);
     out.value.resize(n_heads);
-#pragma omp parallel for schedule(dynamic)
-    for (int head = 0; head < static_cast<int>(n_heads); head++) {
-        const size_t h = static_cast<size_t>(head);
+    parallel_for(n_heads, [&](size_t h) {
         const square a = moment(seen, h * d, d, false), b = moment(seen, width + h * d, d, true);
         const square root_a = power(a, d, 0.5), inverse_root_a = power(a, d, -0.5);
         const square middle = power(multiply(multiply(root_a, b, d), root_a, d), d, 0.5);
@@ -138,7 +136,7 @@ head_bases choose_head_bases(const attention_observer &seen, size_t n_heads) {
         out.query[h] = turned(multiply(root_p, rotation, d), d);                // M'
         out.key[h] = multiply(turned(rotation, d), power(p, d, -0.5), d);       // inv(M)
         out.value[h] = turned(mixed_eigenvectors(moment(seen, 2 * width + h * d, d, false), d), d); // R'
-    }
+    });
     return out;
 }
 
@@ -164,9 +162,7 @@ void multiply_rows(const square &m, size_t d, size_t first, size_t k, float *w, 
 
 void change_bases(const head_bases &bases, float_linear *qkv, float_linear *out) {
     const size_t d = bases.d, width = bases.query.size() * d;
-#pragma omp parallel for schedule(dynamic)
-    for (int head = 0; head < static_cast<int>(bases.query.size()); head++) {
-        const size_t h = static_cast<size_t>(head);
+    parallel_for(bases.query.size(), [&](size_t h) {
         multiply_rows(bases.query[h], d, h * d, qkv->k, qkv->w.data(), qkv->bias.data());
         multiply_rows(bases.key[h], d, width + h * d, qkv->k, qkv->w.data(), qkv->bias.data());
         multiply_rows(bases.value[h], d, 2 * width + h * d, qkv->k, qkv->w.data(), qkv->bias.data());
@@ -177,7 +173,7 @@ void change_bases(const head_bases &bases, float_linear *qkv, float_linear *out)
             for (size_t i = 0; i < d; i++) sum[i] = std::inner_product(row, row + d, rotation.begin() + static_cast<ptrdiff_t>(i * d), 0.0);
             for (size_t i = 0; i < d; i++) row[i] = static_cast<float>(sum[i]);
         }
-    }
+    });
 }
 
 } // namespace sq

@@ -18,8 +18,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "convert/aligned.h"
-
 namespace sq {
 
 namespace {
@@ -71,21 +69,16 @@ void moments::add_waiting() {
     if (n_waiting_ == 0) return;
     const size_t rows = n_waiting_, turned_stride = round_up(rows, 16);
     aligned<float> turned(stride_ * turned_stride);
-    const int n_blocks = static_cast<int>(stride_ / BLOCK);
-#pragma omp parallel
-    {
-#pragma omp for
-        for (int b = 0; b < n_blocks; b++)
-            for (size_t j = static_cast<size_t>(b) * BLOCK; j < static_cast<size_t>(b + 1) * BLOCK; j++)
-                for (size_t r = 0; r < rows; r++) turned.get()[j * turned_stride + r] = waiting_.get()[r * stride_ + j];
+    parallel_for(stride_ / BLOCK, [&](size_t b) {
+        for (size_t j = b * BLOCK; j < (b + 1) * BLOCK; j++)
+            for (size_t r = 0; r < rows; r++) turned.get()[j * turned_stride + r] = waiting_.get()[r * stride_ + j];
+    });
+    parallel_for(stride_ / BLOCK, [&](size_t b) {
+        const size_t c = b * BLOCK;
         aligned<float> panels(rows * BLOCK);
-#pragma omp for schedule(dynamic)
-        for (int b = 0; b < n_blocks; b++) {
-            const size_t c = static_cast<size_t>(b) * BLOCK;
-            pack_block(waiting_.get(), stride_, 0, rows, c, panels.get());
-            add_product(*k_, turned.get() + c * turned_stride, turned_stride, panels.get(), stride_ - c, BLOCK / 16, rows, products_.get() + c * stride_ + c, stride_);
-        }
-    }
+        pack_block(waiting_.get(), stride_, 0, rows, c, panels.get());
+        add_product(*k_, turned.get() + c * turned_stride, turned_stride, panels.get(), stride_ - c, BLOCK / 16, rows, products_.get() + c * stride_ + c, stride_);
+    });
     n_waiting_ = 0;
 }
 
@@ -133,26 +126,20 @@ void factor(const kernels &k, float *a, size_t size) {
         float *diagonal = a + c * size + c;
         factor_diagonal(diagonal, size);
         const size_t below = c + BLOCK;
-        const int n_blocks = static_cast<int>((size - below) / BLOCK);
-#pragma omp parallel
-        {
-#pragma omp for
-            for (int b = 0; b < n_blocks; b++)
-                for (size_t i = 0; i < BLOCK; i++) {
-                    const size_t row = static_cast<size_t>(b) * BLOCK + i;
-                    float *x = a + (below + row) * size + c, *out = negative.get() + row * BLOCK;
-                    solve_row(diagonal, size, x);
-                    for (size_t j = 0; j < BLOCK; j++) out[j] = -x[j];
-                }
-            aligned<float> panels(BLOCK * BLOCK);
-#pragma omp for schedule(dynamic)
-            for (int b = 0; b < n_blocks; b++) {
-                const size_t first = static_cast<size_t>(b) * BLOCK, at = below + first;
-                for (size_t j = 0; j < BLOCK; j++)
-                    for (size_t t = 0; t < BLOCK; t++) panels.get()[j / 16 * 16 * BLOCK + t * 16 + j % 16] = a[(at + j) * size + c + t];
-                add_product(k, negative.get() + first * BLOCK, BLOCK, panels.get(), size - at, BLOCK / 16, BLOCK, a + at * size + at, size);
+        parallel_for((size - below) / BLOCK, [&](size_t b) {
+            for (size_t row = b * BLOCK; row < (b + 1) * BLOCK; row++) {
+                float *x = a + (below + row) * size + c, *out = negative.get() + row * BLOCK;
+                solve_row(diagonal, size, x);
+                for (size_t j = 0; j < BLOCK; j++) out[j] = -x[j];
             }
-        }
+        });
+        parallel_for((size - below) / BLOCK, [&](size_t b) {
+            const size_t first = b * BLOCK, at = below + first;
+            aligned<float> panels(BLOCK * BLOCK);
+            for (size_t j = 0; j < BLOCK; j++)
+                for (size_t t = 0; t < BLOCK; t++) panels.get()[j / 16 * 16 * BLOCK + t * 16 + j % 16] = a[(at + j) * size + c + t];
+            add_product(k, negative.get() + first * BLOCK, BLOCK, panels.get(), size - at, BLOCK / 16, BLOCK, a + at * size + at, size);
+        });
     }
 }
 
@@ -166,14 +153,12 @@ weight_metric::weight_metric(const kernels &k, const moments &m, const std::vect
     std::iota(order_.begin(), order_.end(), 0u);
     std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return variance_[a] < variance_[b]; }); // the last is rounded first
     const double mean_variance = std::accumulate(variance_.begin(), variance_.end(), 1e-20) / static_cast<double>(n_columns_);
-#pragma omp parallel for schedule(dynamic, 16)
-    for (int row = 0; row < static_cast<int>(size_); row++) {
-        const size_t i = static_cast<size_t>(row);
+    parallel_for(size_, [&](size_t i) {
         float *out = factor_.get() + i * size_;
         for (size_t j = 0; j < i && i < n_columns_; j++)
             out[j] = static_cast<float>(m.covariance(order_[i], order_[j]) / (static_cast<double>(s[order_[i]]) * static_cast<double>(s[order_[j]])));
         out[i] = i < n_columns_ ? static_cast<float>(variance_[order_[i]] + DAMPING * mean_variance) : 1;
-    }
+    });
     factor(k, factor_.get(), size_);
     for (size_t i = 0; i < size_; i++) inverse_[i] = 1 / factor_.get()[i * size_ + i];
     for (size_t c = 0; c < size_; c += BLOCK) pack_block(factor_.get(), size_, 0, size_, c, panels_.get() + c * size_);
@@ -197,26 +182,20 @@ void weight_metric::round_block(size_t c, size_t rows, const float *v, const flo
 }
 
 void weight_metric::round(const float *w, size_t rows, int8_t *q) const {
-    const int n_chunks = static_cast<int>((rows + WEIGHT_ROWS - 1) / WEIGHT_ROWS);
-#pragma omp parallel
-    {
-        aligned<float> v(WEIGHT_ROWS * size_), errors(WEIGHT_ROWS * size_), sums(WEIGHT_ROWS * BLOCK);
-#pragma omp for schedule(dynamic)
-        for (int chunk = 0; chunk < n_chunks; chunk++) {
-            const size_t first = static_cast<size_t>(chunk) * WEIGHT_ROWS, n = std::min(WEIGHT_ROWS, rows - first);
-            memset(errors.get(), 0, WEIGHT_ROWS * size_ * sizeof(float));
-            for (size_t r = 0; r < n; r++)
-                for (size_t j = 0; j < n_columns_; j++) v.get()[r * size_ + j] = w[(first + r) * n_columns_ + order_[j]];
-            for (size_t c = size_; c > 0;) {
-                c -= BLOCK;
-                memset(sums.get(), 0, WEIGHT_ROWS * BLOCK * sizeof(float));
-                const size_t behind = c + BLOCK;
-                for (size_t p = 0; behind < size_ && p < BLOCK; p += 16)
-                    add_product(k_, errors.get() + behind, size_, panels_.get() + (c + p) * size_ + behind * 16, n, 1, size_ - behind, sums.get() + p, BLOCK);
-                round_block(c, n, v.get(), sums.get(), errors.get(), q + first * n_columns_);
-            }
+    parallel_for((rows + WEIGHT_ROWS - 1) / WEIGHT_ROWS, [&](size_t chunk) {
+        const size_t first = chunk * WEIGHT_ROWS, n = std::min(WEIGHT_ROWS, rows - first);
+        aligned<float> v(n * size_), errors(n * size_), sums(n * BLOCK);
+        for (size_t r = 0; r < n; r++)
+            for (size_t j = 0; j < n_columns_; j++) v.get()[r * size_ + j] = w[(first + r) * n_columns_ + order_[j]];
+        for (size_t c = size_; c > 0;) {
+            c -= BLOCK;
+            memset(sums.get(), 0, n * BLOCK * sizeof(float));
+            const size_t behind = c + BLOCK;
+            for (size_t p = 0; behind < size_ && p < BLOCK; p += 16)
+                add_product(k_, errors.get() + behind, size_, panels_.get() + (c + p) * size_ + behind * 16, n, 1, size_ - behind, sums.get() + p, BLOCK);
+            round_block(c, n, v.get(), sums.get(), errors.get(), q + first * n_columns_);
         }
-    }
+    });
 }
 
 } // namespace sq

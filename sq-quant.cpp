@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -25,6 +26,20 @@ constexpr float WEIGHT_CLIPS[] = {1.0f, 0.95f, 0.9f, 0.85f, 0.8f, 0.7f};
 constexpr float WEIGHTS[] = {0.35f, 0.5f, 0.7f, 1.0f, 1.4f}; // of balanced smoothing
 
 } // namespace
+
+void parallel_for(size_t n, const std::function<void(size_t)> &body) {
+    std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t i = 0; i < static_cast<int64_t>(n); i++) {
+        try {
+            body(static_cast<size_t>(i));
+        } catch (...) {
+#pragma omp critical
+            failure = std::current_exception();
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
+}
 
 void observer::see(const float *x, size_t rows, size_t stride, bool keep) {
     for (size_t r = 0; r < rows; r++, x += stride) {
@@ -278,13 +293,11 @@ namespace {
 
 // The candidate that loses least; y: the float layer's output on the sampled rows
 candidate best_of(std::vector<candidate> all, const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic, const float *y, double *first_error) {
-    const int n = seen.n_rows() == 0 ? 0 : static_cast<int>(all.size());
-#pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < n; i++) {
-        candidate &c = all[static_cast<size_t>(i)];
+    parallel_for(seen.n_rows() == 0 ? 0 : all.size(), [&](size_t i) {
+        candidate &c = all[i];
         const aligned<float> z = run(k, quantize_plainly(l, seen, c.s, is_dynamic, c.clip), seen);
         c.error = error_against(y, z.get(), seen.n_rows(), l.n, round_up(l.n, 16));
-    }
+    });
     if (first_error) *first_error = all[0].error;
     return *std::min_element(all.begin(), all.end(), [](const candidate &p, const candidate &q) { return p.error < q.error; });
 }
@@ -346,12 +359,10 @@ float row_step(const float *w, size_t k, const std::vector<double> &variance) {
 // w [n][k], smoothed
 rounded round_together(std::vector<float> w, size_t n, size_t k, const weight_metric &metric) {
     rounded r{std::vector<int8_t>(w.size()), std::vector<float>(n)};
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < static_cast<int>(n); i++) {
-        const size_t row = static_cast<size_t>(i);
+    parallel_for(n, [&](size_t row) {
         r.scale[row] = row_step(&w[row * k], k, metric.variance());
         for (size_t j = 0; j < k; j++) w[row * k + j] = r.scale[row] > 0 ? w[row * k + j] / r.scale[row] : 0;
-    }
+    });
     metric.round(w.data(), n, r.w.data());
     return r;
 }
@@ -488,12 +499,11 @@ aligned<float> attend_s8(const kernels &k, const attention_observer &seen, size_
 // The clip that loses least; exact: what attend_f32 gives
 int8_attention best_clip(const kernels &k, const attention_observer &seen, size_t n_heads, bool is_fine, const float *exact) {
     std::array<int8_attention, std::size(CLIPS)> all;
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < all.size(); i++) {
+    parallel_for(all.size(), [&](size_t i) {
         all[i] = attention_steps(seen, n_heads, is_fine, CLIPS[i]);
         const aligned<float> y = attend_s8(k, seen, n_heads, all[i]);
         all[i].error = error_against(exact, y.get(), seen.start(seen.n_seqs()), seen.width(), seen.width());
-    }
+    });
     return *std::min_element(all.begin(), all.end(), [](const int8_attention &p, const int8_attention &q) { return p.error < q.error; });
 }
 

@@ -6,15 +6,48 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
-#include "convert/aligned.h"
 #include "sq-kernels.h"
 
 namespace sq {
+
+// 64-byte aligned zeros, as kernels want them.
+template <class T> class aligned {
+  public:
+    aligned() = default;
+    explicit aligned(size_t n) {
+        void *p = nullptr;
+        if (posix_memalign(&p, 64, std::max<size_t>(n, 1) * sizeof(T)) != 0) throw std::bad_alloc();
+        memset(p, 0, n * sizeof(T));
+        p_.reset(static_cast<T *>(p));
+    }
+    T *get() const { return p_.get(); }
+
+  private:
+    struct free_deleter {
+        void operator()(void *p) const { free(p); }
+    };
+    std::unique_ptr<T, free_deleter> p_;
+};
+
+// A copy whose length is rounded up to 16
+template <class T> aligned<T> padded(const std::vector<T> &v) {
+    aligned<T> out(round_up(v.size(), 16));
+    std::copy(v.begin(), v.end(), out.get());
+    return out;
+}
+
+// Calls body(i) for i of 0 .. n-1, on all cores; what is thrown by one of them comes out of here (out of an OpenMP loop it would end the process).
+void parallel_for(size_t n, const std::function<void(size_t)> &body);
 
 // What calibration keeps of one layer's input: each channel's range over all rows, and a bounded sample of rows.
 class observer {

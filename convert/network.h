@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "aligned.h"
 #include "calibration-texts.h"
 #include "float-model.h"
 #include "writer.h"
