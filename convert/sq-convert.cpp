@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <new>
@@ -14,7 +16,7 @@
 namespace {
 
 const char USAGE[] =
-    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS]\n"
+    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS] [--budget cos=0.999|kl=0.01]\n"
     "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float]\n"
     "\n"
     "Converts a Hugging Face checkpoint folder (config.json, tokenizer, model.safetensors or pytorch_model.bin) into one model file for sq.\n"
@@ -24,11 +26,16 @@ const char USAGE[] =
     "                      dynamic: INT8, activation scales found for each token: most accurate\n"
     "                      float: no quantisation, for comparison\n"
     "  --calibrate FILE    texts like those the model will see, one a line; 100 to 500 are enough. Without it a small built-in set is used\n"
+    "  --budget WHAT=N     cos=N: the mean cosine of vectors to the float model's is to be at least N, on the eighth of the texts that calibration does not see;\n"
+    "                      kl=N: the mean divergence of the probabilities that a head gives is to be at most N nats. While it is missed, the layers that cost\n"
+    "                      most get scales for each token, then stay in float. Can be given once of each kind\n"
     "  --synthetic SHAPE   a random model for measuring speed: bert-large, bert-base, distilbert, xlm-r-base or minilm\n"
     "  --quiet             no report\n"
     "  --help, --version\n"
     "\n"
-    "example: sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt\n"
+    "examples:\n"
+    "  sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt\n"
+    "  sq-convert ./my-classifier -o classifier.sq --calibrate my-texts.txt --budget kl=0.001\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage.\n";
 
@@ -94,19 +101,39 @@ int parse(int argc, char **argv, arguments *a) {
     return -1;
 }
 
+double seconds() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+const double started = seconds();
+
+// A bar, and once there is something to tell from, the time left
 void show_progress(const char *what, double share) {
-    fprintf(stderr, "\r%s %3.0f %%%s", what, 100 * share, share >= 1 ? "\n" : "");
+    constexpr int WIDTH = 30;
+    const double left = (seconds() - started) * (1 - share) / share;
+    fprintf(stderr, "\r%s [%-*.*s] %3.0f %%, %.0f s left ", what, WIDTH, static_cast<int>(share * WIDTH), "##############################", 100 * share, left);
+    if (share >= 1) fprintf(stderr, "\n");
     fflush(stderr);
 }
 
 void print_agreement(const sq::convert_result &r) {
-    for (const sq::budget_step &s : r.steps)
-        printf("budget: layer %u %s is %s now: cosine %.5f in the mean, kl %.5f\n", s.layer, sq::ROLE_NAMES[s.role], s.form, s.after.cos_mean, s.after.kl_mean);
+    for (const sq::budget_step &s : r.steps) {
+        printf("budget: layer %u %s is %s: mean cosine %.5f", s.layer, sq::ROLE_NAMES[s.role], s.form, s.after.cos_mean);
+        printf(s.after.has_logits ? ", divergence %.2g nats\n" : "\n", s.after.kl_mean);
+    }
     const sq::agreement &g = r.result;
     if (g.n_texts == 0) return;
     printf("\nagreement with the float model on %u texts held back: cosine lowest %.5f, mean %.5f", g.n_texts, g.cos_lowest, g.cos_mean);
     if (g.has_logits) printf("; divergence of probabilities highest %.2g, mean %.2g nats", g.kl_highest, g.kl_mean);
     printf("\n");
+}
+
+// What it took: seconds, and the most memory that was resident, of which mapped pages of the checkpoint are a part
+void print_cost() {
+    rusage u;
+    if (getrusage(RUSAGE_SELF, &u) == 0) printf("took %.1f s and %.0f MB of memory\n", seconds() - started, static_cast<double>(u.ru_maxrss) / 1e3);
 }
 
 void print_report(const sq::convert_result &r, const arguments &a) {
@@ -120,12 +147,13 @@ void print_report(const sq::convert_result &r, const arguments &a) {
             printf("%6zu %-9s %14.3f%%  %-8s clip %.2f\n", i, "attention", 100 * r.attention[i].error, r.attention[i].weights,
                    static_cast<double>(r.attention[i].clip));
         for (const sq::layer_report &l : r.layers)
-            printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s %.2f\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
-                   l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str(), l.chosen.clip);
+            printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,
+                   l.is_float ? "float" : l.chosen.is_dynamic ? "dynamic" : "static", l.chosen.smoothing.c_str());
     }
     print_agreement(r);
     struct stat st;
     if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);
+    print_cost();
 }
 
 int run(int argc, char **argv) {

@@ -1,4 +1,5 @@
 // examples/cli-info.cpp - `sq info`: what a model file holds and how this machine runs it.
+#include <stdio.h>
 #include <string.h>
 
 #include <map>
@@ -49,16 +50,51 @@ static std::string meta(const sq_model *model, const char *key) {
 
 static bool is_of_layer(const char *key) { return strncmp(key, "layer.", 6) == 0; }
 
-// "22 static, 2 f32": the form of each linear layer, from the entries layer.I.LINEAR.form.
-static std::string layer_forms(const sq_model *model) {
-    std::map<std::string, size_t> counts;
-    const char *key;
-    for (uint32_t i = 0; (key = sq_model_meta_key(model, i)) != nullptr; i++) {
-        const char *last = strrchr(key, '.');
-        if (is_of_layer(key) && strcmp(last, ".form") == 0) counts[meta(model, key)]++;
+static bool ends_with(const std::string &text, const std::string &tail) {
+    return text.size() >= tail.size() && text.compare(text.size() - tail.size(), tail.size(), tail) == 0;
+}
+
+// What a file's layers are made of, from the entries layer.I.PART.form
+struct layer_mix {
+    std::map<std::string, size_t> linear, attention; // how many have each form
+    double products = 0, f32_products = 0;           // multiply-adds for a token, of all linear layers and of those in f32
+
+    explicit layer_mix(const sq_model *model) {
+        const sq_model_info i = model_info(model);
+        const double width = i.width, ffn = i.ffn_width;
+        const std::map<std::string, double> sizes = {{".qkv.form", 3 * width * width}, {".out.form", width * width}, {".up.form", width * ffn}, {".down.form", width * ffn}};
+        const char *key;
+        for (uint32_t k = 0; (key = sq_model_meta_key(model, k)) != nullptr; k++) {
+            if (!is_of_layer(key)) continue;
+            if (ends_with(key, ".attention.form")) attention[meta(model, key)]++;
+            for (const auto &[tail, size] : sizes) {
+                if (!ends_with(key, tail)) continue;
+                const std::string form = meta(model, key);
+                linear[form]++;
+                products += size;
+                if (form == "f32") f32_products += size;
+            }
+        }
     }
+};
+
+// "22 static, 2 f32"
+static std::string counted(const std::map<std::string, size_t> &forms) {
     std::string text;
-    for (const auto &[form, n] : counts) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + form;
+    for (const auto &[form, n] : forms) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + form;
+    return text;
+}
+
+// How many times as many multiply-adds the instruction set does in INT8 as in f32, at its peak: VPDPBUSD 64 where an FMA of as many bits does 16, TDPBUSD 16,384 in 16 cycles
+// where two FMAs a cycle do 512; VPMADDWD twice an FMA's.
+static double int8_advantage(const std::string &isa) { return isa == "amx" ? 32 : isa == "plain" ? 1 : isa == "avx2" ? 2 : 4; }
+
+// What the layers in f32 cost an INT8 model
+static std::string f32_cost(const layer_mix &mix, const std::string &isa) {
+    char text[160];
+    const double share = mix.f32_products / mix.products;
+    snprintf(text, sizeof text, "%.1f MB more than in INT8; linear layers take about %.1f times as long (%s, by peak rates)", 3 * mix.f32_products / 1e6,
+             1 - share + share * int8_advantage(isa), isa.c_str());
     return text;
 }
 
@@ -88,7 +124,10 @@ void run_info(const options &o) {
     print_line(&out, "pooling", pooling_name(i.pooling));
     print_line(&out, "vectors", std::to_string(i.embed_width) + " numbers, " + (i.normalize ? "scaled to length 1" : "not scaled"));
     print_line(&out, "head", head_text(model.get(), i));
-    print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + layer_forms(model.get()) + ")");
+    const layer_mix mix(model.get());
+    print_line(&out, "linear layers", std::string(quant_name(i.quant)) + " (" + counted(mix.linear) + ")");
+    if (!mix.attention.empty()) print_line(&out, "attention", counted(mix.attention));
+    if (i.quant != SQ_QUANT_FLOAT && mix.f32_products > 0) print_line(&out, "layers in f32", f32_cost(mix, sq_isa_string(model.get())));
     print_line(&out, "instruction set", std::string(sq_isa_string(model.get())) + why_no_better(model.get()));
     print_meta(&out, model.get());
     out.commit();

@@ -239,12 +239,17 @@ done
 
 # ---- where sq-convert writes ----
 
-# refused WHAT MESSAGE COMMAND...: exit status 1, and sq-convert's message holds MESSAGE.
+# refused [--usage] WHAT MESSAGE COMMAND...: exit status 1, or 2 for wrong usage, and sq-convert's message holds MESSAGE.
 refused() {
-    local what=$1 message=$2 code=0
+    local expected=1 code=0
+    if [[ $1 == --usage ]]; then
+        expected=2
+        shift
+    fi
+    local what=$1 message=$2
     shift 2
     "$@" >out 2>err </dev/null || code=$?
-    if ((code == 1)) && grep -q "^sq-convert: .*$message" err; then pass; else complain "$what: status $code"; fi
+    if ((code == expected)) && grep -q "^sq-convert: .*$message" err; then pass; else complain "$what: status $code"; fi
 }
 
 check 'convert to a device' 0 "$convert" "$golden/bert-64" --mode float -o /dev/null --quiet
@@ -261,6 +266,24 @@ if cmp -s checkpoint/model.safetensors "$golden/bert-64/model.safetensors"; then
 absent 'temporary models' 'm.sq'
 mkfifo pipe
 check 'a pipe as model' 1 "$sq" embed -m pipe 'the dog'
+
+# ---- the budget ----
+
+check 'convert with a budget' 0 "$convert" "$golden/bert-64" --budget cos=0.999995 -o kept.sq
+holds 'convert with a budget' out '^budget: layer [0-9]+ [a-z]+ is (dynamic|float)'
+holds 'convert with a budget' out '^agreement with the float model on [0-9]+ texts'
+check 'info of a mix' 0 "$sq" info -m kept.sq
+holds 'info of a mix' out '^linear layers +INT8.*[0-9]+ f32'
+holds 'info of a mix' out '^layers in f32 .* MB more than in INT8; linear layers take about [0-9.]+ times as long'
+for wrong in cos=2 cos=-1 cos kl=x size=3 kl=; do
+    refused --usage "budget $wrong" 'no budget like' "$convert" "$golden/bert-64" --budget "$wrong" -o m.sq
+done
+refused --usage 'budget without INT8' 'a budget is for INT8' "$convert" "$golden/bert-64" --mode float --budget cos=0.9 -o m.sq
+printf 'one text\nand another\n' >two.txt
+refused 'budget without texts' 'at least 64 calibration texts' "$convert" "$golden/bert-64" --calibrate two.txt --budget cos=0.9 -o m.sq
+refused 'budget that cannot be kept' 'cannot be kept' "$convert" "$golden/bert-64" --budget cos=1 -o m.sq
+absent 'budget that cannot be kept' 'm.sq'
+
 refused 'unknown shape' 'unknown shape' "$convert" --synthetic huge -o m.sq
 
 finish test-cli-tasks
