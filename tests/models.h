@@ -36,8 +36,8 @@ inline const char *mode_name(sq::quant_mode mode) {
 
 constexpr sq::quant_mode ALL_MODES[] = {sq::quant_mode::none, sq::quant_mode::static_scales, sq::quant_mode::dynamic_scales};
 
-// Converts a checkpoint and returns the model file's bytes; empty after a failed check.
-inline std::string converted(const std::string &checkpoint, sq::quant_mode mode, const std::string &calibration = "") {
+// Converts a checkpoint and returns the model file's bytes; empty after a failed check. *report (if not null) gets the converter's.
+inline std::string converted(const std::string &checkpoint, sq::quant_mode mode, const std::string &calibration = "", sq::convert_result *report = nullptr) {
     sq::convert_options o;
     o.checkpoint = checkpoint;
     o.mode = mode;
@@ -54,6 +54,7 @@ inline std::string converted(const std::string &checkpoint, sq::quant_mode mode,
     std::stringstream bytes;
     bytes << in.rdbuf();
     unlink(o.output.c_str());
+    if (report) *report = std::move(result);
     return bytes.str();
 }
 
