@@ -1,17 +1,21 @@
 // sq-quant-heads.cpp - a change of basis within each head, offline, after which queries, keys and values lose least by rounding; see `head_bases` in sq-quant.h.
 //
-// Scores do not change when a head's queries become M'q and its keys inv(M) k, nor outputs when its values become R'v, R orthogonal, and the output layer reads R'.
-// Steps are the same for all channels (what a score needs), so the rounding noise of a score is proportional to |M'q|^2 + |inv(M) k|^2. With A and B the second moments of
-// q and k (of k about its mean, which softmax does not notice) its expectation tr(M'A M) + tr(inv(M) B inv(M)') depends on P = M M' only and is least for P A P = B, i.e.
+// Scores do not change when a head's queries become M'q and its keys inv(M) k. Steps are the same for all channels (what a score needs), so the rounding noise of a score
+// is proportional to |M'q|^2 + |inv(M) k|^2. With A and B the second moments of q and k (of k about its mean, which softmax does not notice) its expectation
+// tr(M'A M) + tr(inv(M) B inv(M)') depends on P = M M' only and is least for P A P = B, i.e.
 //     P = A^(-1/2) (A^(1/2) B A^(1/2))^(1/2) A^(-1/2).
 // M = P^(1/2) V H: V the eigenvectors of what then is the moment of both, and H orthogonal with entries of equal magnitude, as far as there is such a matrix: each new
 // channel holds an equal share of every old one, so that none needs a wide range alone. (Hadamard rotations against outliers: QuaRot, Ashkboos et al. 2024.)
+//
+// Nor does the output layer's answer change when a head's values become M'v and its columns W of the output layer W inv(M)'. The noise of values and of what attention makes
+// of them goes through W, that of W's own rounding meets the values: the same balance, with A the second moment of v and B = W'W.
 #include "sq-quant.h"
 
 #include <math.h>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace sq {
 
@@ -20,7 +24,7 @@ namespace {
 // d x d, row-major
 using square = std::vector<double>;
 
-constexpr double RIDGE = 1e-3; // of the mean eigenvalue is added to each: directions that calibration hardly saw must not be blown up
+constexpr double RIDGE = 1e-3; // of a channel's own moment is added to it: directions that calibration hardly saw must not be blown up
 
 square multiply(const square &a, const square &b, size_t d) {
     square c(d * d);
@@ -93,11 +97,34 @@ square even_mixture(size_t d) {
     return h;
 }
 
-// Columns: eigenvectors of a, mixed evenly
-square mixed_eigenvectors(const square &a, size_t d) {
-    square v;
-    eigen(a, d, &v);
-    return multiply(v, even_mixture(d), d);
+// M' and inv(M) for the moments a and b, see above. Channels are brought to equal moments in a and b first, so that the ridge means the same for large and small ones.
+struct basis {
+    square turned_m, inverse_m;
+};
+
+basis balance(square a, square b, size_t d) {
+    std::vector<double> scale(d);
+    for (size_t i = 0; i < d; i++) scale[i] = pow((b[i * d + i] + 1e-30) / (a[i * d + i] + 1e-30), 0.25);
+    for (size_t i = 0; i < d * d; i++) {
+        a[i] *= scale[i / d] * scale[i % d];
+        b[i] /= scale[i / d] * scale[i % d];
+    }
+    for (size_t i = 0; i < d; i++) {
+        a[i * d + i] = a[i * d + i] * (1 + RIDGE) + 1e-20;
+        b[i * d + i] = b[i * d + i] * (1 + RIDGE) + 1e-20;
+    }
+    const square root_a = power(a, d, 0.5), inverse_root_a = power(a, d, -0.5);
+    const square middle = power(multiply(multiply(root_a, b, d), root_a, d), d, 0.5);
+    const square p = multiply(multiply(inverse_root_a, middle, d), inverse_root_a, d), root_p = power(p, d, 0.5);
+    square vectors;
+    eigen(multiply(multiply(root_p, a, d), root_p, d), d, &vectors);
+    const square rotation = multiply(vectors, even_mixture(d), d);
+    basis out{turned(multiply(root_p, rotation, d), d), multiply(turned(rotation, d), power(p, d, -0.5), d)};
+    for (size_t i = 0; i < d * d; i++) {
+        out.turned_m[i] *= scale[i % d];
+        out.inverse_m[i] /= scale[i % d];
+    }
+    return out;
 }
 
 // Second moment of d columns from `first` of the observed rows, about their mean if is_centered
@@ -107,37 +134,41 @@ square moment(const attention_observer &seen, size_t first, size_t d, bool is_ce
     for (size_t r = 0; is_centered && r < rows; r++)
         for (size_t i = 0; i < d; i++) mean[i] += static_cast<double>(seen.row(r)[first + i]) / static_cast<double>(rows);
     square a(d * d);
-    double trace = 0;
     for (size_t r = 0; r < rows; r++) {
         const float *x = seen.row(r) + first;
         for (size_t i = 0; i < d; i++)
             for (size_t j = 0; j < d; j++) a[i * d + j] += (static_cast<double>(x[i]) - mean[i]) * (static_cast<double>(x[j]) - mean[j]) / static_cast<double>(rows);
     }
-    for (size_t i = 0; i < d; i++) trace += a[i * d + i];
-    for (size_t i = 0; i < d; i++) a[i * d + i] += RIDGE * trace / static_cast<double>(d) + 1e-20;
     return a;
+}
+
+// W'W of d columns from `first`
+square column_products(const float_linear &l, size_t first, size_t d) {
+    square b(d * d);
+    for (size_t n = 0; n < l.n; n++) {
+        const float *w = &l.w[n * l.k + first];
+        for (size_t i = 0; i < d; i++)
+            for (size_t j = 0; j < d; j++) b[i * d + j] += static_cast<double>(w[i]) * static_cast<double>(w[j]);
+    }
+    return b;
 }
 
 } // namespace
 
-head_bases choose_head_bases(const attention_observer &seen, size_t n_heads) {
+head_bases choose_head_bases(const attention_observer &seen, const float_linear &out, size_t n_heads) {
     const size_t width = seen.width(), d = width / n_heads;
-    head_bases out;
-    out.d = d;
-    out.query.resize(n_heads);
-    out.key.resize(n_heads);
-    out.value.resize(n_heads);
+    head_bases bases;
+    bases.d = d;
+    for (auto *of : {&bases.query, &bases.key, &bases.value, &bases.out}) of->resize(n_heads);
     parallel_for(n_heads, [&](size_t h) {
-        const square a = moment(seen, h * d, d, false), b = moment(seen, width + h * d, d, true);
-        const square root_a = power(a, d, 0.5), inverse_root_a = power(a, d, -0.5);
-        const square middle = power(multiply(multiply(root_a, b, d), root_a, d), d, 0.5);
-        const square p = multiply(multiply(inverse_root_a, middle, d), inverse_root_a, d), root_p = power(p, d, 0.5);
-        const square rotation = mixed_eigenvectors(multiply(multiply(root_p, a, d), root_p, d), d);
-        out.query[h] = turned(multiply(root_p, rotation, d), d);                // M'
-        out.key[h] = multiply(turned(rotation, d), power(p, d, -0.5), d);       // inv(M)
-        out.value[h] = turned(mixed_eigenvectors(moment(seen, 2 * width + h * d, d, false), d), d); // R'
+        basis scores = balance(moment(seen, h * d, d, false), moment(seen, width + h * d, d, true), d);
+        bases.query[h] = std::move(scores.turned_m);
+        bases.key[h] = std::move(scores.inverse_m);
+        basis values = balance(moment(seen, 2 * width + h * d, d, false), column_products(out, h * d, d), d);
+        bases.value[h] = std::move(values.turned_m);
+        bases.out[h] = std::move(values.inverse_m);
     });
-    return out;
+    return bases;
 }
 
 namespace {
@@ -166,11 +197,11 @@ void change_bases(const head_bases &bases, float_linear *qkv, float_linear *out)
         multiply_rows(bases.query[h], d, h * d, qkv->k, qkv->w.data(), qkv->bias.data());
         multiply_rows(bases.key[h], d, width + h * d, qkv->k, qkv->w.data(), qkv->bias.data());
         multiply_rows(bases.value[h], d, 2 * width + h * d, qkv->k, qkv->w.data(), qkv->bias.data());
-        const square &rotation = bases.value[h]; // R', and x R is x times its transpose
+        const square &m = bases.out[h]; // inv(M), whose transpose the columns are multiplied by
         std::vector<double> sum(d);
         for (size_t n = 0; n < out->n; n++) {
             float *row = &out->w[n * out->k + h * d];
-            for (size_t i = 0; i < d; i++) sum[i] = std::inner_product(row, row + d, rotation.begin() + static_cast<ptrdiff_t>(i * d), 0.0);
+            for (size_t i = 0; i < d; i++) sum[i] = std::inner_product(row, row + d, m.begin() + static_cast<ptrdiff_t>(i * d), 0.0);
             for (size_t i = 0; i < d; i++) row[i] = static_cast<float>(sum[i]);
         }
     });

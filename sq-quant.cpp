@@ -21,7 +21,7 @@ namespace {
 constexpr float MAX_S = 1e4f, MIN_S = 1e-4f;   // bounds of a smoothing factor
 constexpr float TINY = 1e-5f;                  // stands for the maximum of a channel that is always zero
 constexpr float STRENGTHS[] = {0.0f, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f};
-constexpr float RANGE_CLIPS[] = {1.0f, 0.95f, 0.9f, 0.8f, 0.7f, 0.6f};
+constexpr float RANGE_CLIPS[] = {1.0f, 0.95f, 0.9f}; // below that bert-squad, static, changed 10.7 % instead of 8 % of 487 answers: contexts are longer than what calibration samples
 constexpr float WEIGHT_CLIPS[] = {1.0f, 0.95f, 0.9f, 0.85f, 0.8f, 0.7f};
 constexpr float WEIGHTS[] = {0.35f, 0.5f, 0.7f, 1.0f, 1.4f}; // of balanced smoothing
 
@@ -303,6 +303,13 @@ candidate best_of(std::vector<candidate> all, const kernels &k, const float_line
 }
 
 } // namespace
+
+double plain_error(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
+    const aligned<float> y = run_float(k, l, seen);
+    double error = 0;
+    best_of({{"none", smoothing(seen, l, -1), 1, 0}}, k, l, seen, is_dynamic, y.get(), &error);
+    return error;
+}
 
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
     choice c;

@@ -171,6 +171,9 @@ struct choice {
 // Tries no smoothing, strengths from 0 to 1 and balanced factors, for a static layer then parts of the range, and keeps what loses least on the sampled rows.
 choice search(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
 
+// The relative error, as in `choice`, without smoothing or clipping, weights rounded one by one.
+double plain_error(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic);
+
 // What is known of a layer's input.
 struct layer_input {
     observer seen;
@@ -216,10 +219,11 @@ class attention_observer {
 struct head_bases {
     size_t d; // head width
     std::vector<std::vector<double>> query, key, value; // [heads][d * d] row-major: what the head's queries, keys and values are multiplied by, from the left
+    std::vector<std::vector<double>> out;               // likewise each row of its columns of the output layer
 };
 
 // Bases in which rounding loses least; the derivation is in sq-quant-heads.cpp.
-head_bases choose_head_bases(const attention_observer &seen, size_t n_heads);
+head_bases choose_head_bases(const attention_observer &seen, const float_linear &out, size_t n_heads);
 
 // Changes the QKV layer's rows, and the output layer's columns back.
 void change_bases(const head_bases &bases, float_linear *qkv, float_linear *out);

@@ -72,6 +72,7 @@ class layer_quantizer {
     std::array<float_linear, 4> linear_; // in the layer's bases and, once that is known, with divided values
     std::array<std::vector<double>, 4> float_means_; // of their inputs in the float model
     std::array<layer_report, 4> reports_;
+    double plain_out_error_ = 0;
 };
 
 } // namespace sq

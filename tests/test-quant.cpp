@@ -207,7 +207,7 @@ void test_heads(uint32_t width, uint32_t n_heads) {
     const std::vector<float> expected = answer(qkv, out, &before);
     sq::attention_observer seen(width, rows);
     seen.see(before.qkv.data(), rows, 3 * width);
-    const sq::head_bases bases = sq::choose_head_bases(seen, n_heads);
+    const sq::head_bases bases = sq::choose_head_bases(seen, out, n_heads);
     sq::change_bases(bases, &qkv, &out);
     const std::vector<float> got = answer(qkv, out, &after);
     double worst = 0;
