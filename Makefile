@@ -154,6 +154,9 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests.a
 	@mkdir -p $(@D)
 	$(LINK) $(OPENMP) -fsanitize=fuzzer -o $@
 
+# The command line's reader of lines, without the rest of the command line.
+$(B)/replay/fuzz-lines $(B)/fuzz/fuzz-lines: $(call objects,examples/cli-io.cpp examples/cli-fail.cpp)
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # ---- tasks ----
