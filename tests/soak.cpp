@@ -63,7 +63,7 @@ struct asker {
     std::vector<float> out;
     std::vector<int32_t> ids;
 
-    int32_t hidden_states(const model_handle &m, const ctx_handle &c, const question &q, size_t *n) {
+    int32_t tokens_or_states(const model_handle &m, const ctx_handle &c, const question &q, size_t *n) {
         ids.resize(q.text.size() + 8);
         sq_tokenize_params p{};
         p.size = sizeof p;
@@ -88,7 +88,7 @@ struct asker {
         size_t n = 0;
         int32_t status;
         if (q.what == HIDDEN || q.what == TOKENIZE) {
-            status = hidden_states(m, c, q, &n);
+            status = tokens_or_states(m, c, q, &n);
         } else if (q.what == CLASSIFY) {
             sq_classify_params p{};
             p.size = sizeof p;

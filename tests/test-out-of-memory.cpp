@@ -248,8 +248,11 @@ size_t n_descriptors() {
 }
 
 // The OpenMP runtime ends the process when its own memory fails, and C++ does when an exception leaves an OpenMP loop: that is how sq-convert ends then, and no
-// status can be had.
-extern "C" int omp_get_level() __attribute__((weak));
+// status can be had. Both names are null in a build without OpenMP.
+extern "C" {
+int omp_get_level() __attribute__((weak));
+void omp_set_num_threads(int) __attribute__((weak));
+}
 bool is_openmp(const void *caller) {
     if (!omp_get_level) return false;
     Dl_info where{};
@@ -296,7 +299,7 @@ void test_convert(const char *checkpoint, sq::quant_mode mode, long (*next)(long
 
 int main() {
     setvbuf(stdout, nullptr, _IOLBF, 0);
-    setenv("OMP_NUM_THREADS", "1", 1); // so that the n-th allocation is always the same one
+    if (omp_set_num_threads) omp_set_num_threads(1); // so that the n-th allocation is always the same one
     const std::string bytes = converted("tests/golden/bert-64", sq::quant_mode::static_scales);
     const model_handle m = load(bytes);
     if (m) {
