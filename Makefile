@@ -7,6 +7,7 @@
 # make compare    sq beside OpenVINO, ONNX Runtime and others, by tests/bench/compare: SQ_SHARED is a folder; COMPARE='--suite' or other arguments of it
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
+# make soak       64 threads with mixed tasks on one model for SOAK_SECONDS, answers and growth checked (tests/soak.cpp; SOAK=MODEL.sq)
 # make install    to DESTDIR/PREFIX;   make clean
 #
 # Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
@@ -79,7 +80,7 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs soak demo install clean
 
 all: $(PRODUCTS)
 
@@ -140,6 +141,8 @@ $(B)/hello: $(B)/examples/hello.c.o $(OUT)/libsq.so
 	$(CXX) $(CXXFLAGS) -pthread $< -L$(OUT) -lsq -Wl,-rpath,$(abspath $(OUT)) $(LDFLAGS) -lm -o $@
 $(B)/eval: $(B)/tests/eval.cpp.o $(B)/tests.a
 	$(LINK) $(OPENMP) -o $@
+$(B)/soak: $(B)/tests/soak.cpp.o $(B)/tests.a
+	$(LINK) $(OPENMP) -o $@
 # The worker of `make compare` runs what users link.
 $(B)/bench/worker: $(B)/tests/bench/worker.cpp.o $(OUT)/libsq.a
 	@mkdir -p $(@D)
@@ -153,6 +156,9 @@ $(B)/replay/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests/fuzz/replay.cpp.o $(B)/tests.a
 $(B)/fuzz/%: $(B)/tests/fuzz/%.cpp.o $(B)/tests.a
 	@mkdir -p $(@D)
 	$(LINK) $(OPENMP) -fsanitize=fuzzer -o $@
+
+# The command line's reader of lines, without the rest of the command line.
+$(B)/replay/fuzz-lines $(B)/fuzz/fuzz-lines: $(call objects,examples/cli-io.cpp examples/cli-fail.cpp)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
@@ -189,6 +195,9 @@ fuzz:
 	$(MAKE) B=build-fuzz OUT=build-fuzz CXX=$(FUZZ_CXX) CXXFLAGS='$(SAN) -fsanitize=fuzzer-no-link' OPENMP= fuzz-programs
 	B=build-fuzz bash tests/run-tests.sh --fuzz $(FUZZ_SECONDS)
 fuzz-programs: $(FUZZ_PROGRAMS)
+
+soak: $(B)/soak
+	$(B)/soak $(SOAK)
 
 demo: $(OUT)/sq $(OUT)/sq-convert
 	@B=$(B) OUT=$(OUT) CHECKPOINT='$(CHECKPOINT)' bash examples/demo.sh

@@ -489,11 +489,19 @@ int bytes_from_fd(sq_model *m, int fd, bool copy, bool huge_pages, const char *w
         return read_whole(fd, m->mapping, n, what, why);
     }
     void *p = mmap(nullptr, n, PROT_READ, MAP_SHARED, fd, 0);
-    if (p == MAP_FAILED) return fail(why, SQ_E_IO, "cannot map %s: %s", what, strerror(errno));
+    if (p == MAP_FAILED) return fail(why, errno == ENOMEM ? SQ_E_MEM : SQ_E_IO, "cannot map %s: %s", what, strerror(errno));
     m->mapping = p;
     m->mapping_bytes = n;
     m->is_mapped = true;
     return SQ_OK;
+}
+
+// O_NONBLOCK: opening a FIFO must not wait for a writer, to find then that it is no regular file. A signal can interrupt opening a file of a network.
+int open_to_read(const char *path) {
+    int fd;
+    do fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
+    return fd;
 }
 
 // Puts the file's bytes at *data, 64-byte aligned, owned by m or borrowed.
@@ -509,8 +517,7 @@ int acquire(sq_model *m, const model_source &source, bool copy, bool huge_pages,
         status = private_copy(m, source.n_bytes, huge_pages, why);
         if (status == SQ_OK) memcpy(m->mapping, source.data, source.n_bytes);
     } else if (source.path) {
-        // O_NONBLOCK: opening a FIFO must not wait for a writer, to find then that it is no regular file
-        int fd = ::open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        const int fd = open_to_read(source.path);
         if (fd < 0) return fail(why, SQ_E_IO, "cannot open %s: %s", source.path, strerror(errno));
         status = bytes_from_fd(m, fd, copy, huge_pages, source.path, why);
         close(fd);

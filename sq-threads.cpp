@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <system_error>
@@ -139,13 +140,9 @@ namespace {
 
 // Contents of a small system file, "" if it cannot be read.
 std::string slurp(const std::string &path) {
-    std::string out;
-    if (FILE *f = fopen(path.c_str(), "re")) {
-        char buffer[4096];
-        out.assign(buffer, fread(buffer, 1, sizeof buffer, f));
-        fclose(f);
-    }
-    return out;
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path.c_str(), "re"), fclose);
+    char buffer[4096];
+    return file ? std::string(buffer, fread(buffer, 1, sizeof buffer, file.get())) : std::string();
 }
 
 uint32_t physical_cores() {

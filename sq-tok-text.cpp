@@ -346,10 +346,13 @@ bool charsmap_view::find(const uint8_t *p, size_t n, const uint8_t **to, size_t 
         const size_t first = at < n_units ? units[at] & ~(1u << 31) : SIZE_MAX;
         size_t past = first;
         while (past < n_bytes && past - first <= MAX_REPLACEMENT && replacements[past] != 0) past++;
-        *damaged = first > n_bytes || past - first > MAX_REPLACEMENT;
+        if (first > n_bytes || past - first > MAX_REPLACEMENT) {
+            *damaged = true;
+            return false;
+        }
         *to = replacements + first;
         *n_to = past - first;
-        return !*damaged;
+        return true;
     }
     return false;
 }

@@ -297,14 +297,15 @@ int create(sq_model *model, const sq_ctx_params *params, sq_ctx *c) {
 
 int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ctx **ctx, char *err, size_t err_cap) {
     if (ctx) *ctx = nullptr;
-    if (!model || !ctx) {
+    const auto refuse = [&](int32_t status, const char *sentence) {
         message why;
-        int32_t status = fail(&why, SQ_E_ARG, "no model, or no place for the context: an argument is null");
+        fail(&why, status, "%s", sentence);
         copy_message(why, err, err_cap);
         return status;
-    }
+    };
+    if (!model || !ctx) return refuse(SQ_E_ARG, "no model, or no place for the context: an argument is null");
     sq_ctx *c = new (std::nothrow) sq_ctx;
-    if (!c) return SQ_E_MEM;
+    if (!c) return refuse(SQ_E_MEM, sq_status_string(SQ_E_MEM));
     int32_t status = guarded([&] { return create(model, params, c); });
     if (status == SQ_OK) {
         *ctx = c;

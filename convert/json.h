@@ -1,4 +1,4 @@
-// convert/json.h - JSON (RFC 8259): a strict parser into a tree of values, and the pieces of a writer. Header-only, no exception leaves it.
+// convert/json.h - JSON (RFC 8259): a strict parser into a tree of values, and the pieces of a writer. Header-only; throws nothing but std::bad_alloc.
 //
 // Strict means: one value and nothing after it, no comments, no trailing commas, no NaN, no byte order mark, strings of valid UTF-8. Hugging Face's own reader of
 // tokenizer.json (serde_json) is as strict. Lone surrogates in \u escapes are refused, as there: they have no UTF-8 form.
@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -335,16 +334,11 @@ class parser {
 // Parses n_bytes of text. On failure returns false, *error (if not null) says where and why, and *out is null. Memory stays below a few hundred bytes for each
 // byte of text.
 inline bool parse(const char *text, size_t n_bytes, value *out, std::string *error) {
-    try {
-        *out = value();
-        parser p(text, n_bytes);
-        if (p.document(out)) return true;
-        *out = value();
-        if (error) *error = p.explain();
-    } catch (const std::bad_alloc &) {
-        *out = value();
-        if (error) *error = "out of memory"; // fits std::string without an allocation
-    }
+    *out = value();
+    parser p(text, n_bytes);
+    if (p.document(out)) return true;
+    *out = value();
+    if (error) *error = p.explain();
     return false;
 }
 

@@ -52,11 +52,14 @@ int source_file::open(const std::string &folder, const std::string &name, messag
     source_file fresh;
     fresh.name_ = name;
     // O_NONBLOCK: a FIFO of that name must not make the converter wait.
-    const int fd = ::open((folder + "/" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const std::string path = folder + "/" + name;
+    int fd;
+    do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
     if (fd < 0) return fail(why, SQ_E_IO, "cannot open %s: %s", printable(name).c_str(), strerror(errno));
     const int error = map(fd, &fresh.data_, &fresh.n_bytes_);
     close(fd);
-    if (error != 0) return fail(why, SQ_E_IO, "cannot map %s: %s", printable(name).c_str(), strerror(error));
+    if (error != 0) return fail(why, error == ENOMEM ? SQ_E_MEM : SQ_E_IO, "cannot map %s: %s", printable(name).c_str(), strerror(error));
     swap(fresh);
     return SQ_OK;
 }

@@ -28,7 +28,7 @@ class source_file {
     }
     ~source_file();
 
-    // Maps a regular file, folder/name or path. Returns SQ_OK or SQ_E_IO. An empty file is fine.
+    // Maps a regular file, folder/name or path. Returns SQ_OK, SQ_E_IO or SQ_E_MEM. An empty file is fine.
     int open(const std::string &folder, const std::string &name, message *why);
     int open(const std::string &path, message *why);
 
@@ -51,7 +51,7 @@ bool has_file(const std::string &folder, const std::string &name);
 // Whether name is the name of a file in its folder: not empty, no slash, no backslash, no NUL, not "." and not "..".
 bool is_plain_name(std::string_view name);
 
-// Parses folder/name, where name may lie in a subfolder. Larger files than max_bytes are refused. Returns SQ_OK, SQ_E_IO or SQ_E_FORMAT.
+// Parses folder/name, where name may lie in a subfolder. Larger files than max_bytes are refused. Returns SQ_OK, SQ_E_IO, SQ_E_MEM or SQ_E_FORMAT.
 int read_json(const std::string &folder, const std::string &name, size_t max_bytes, json::value *out, message *why);
 
 } // namespace sq

@@ -165,6 +165,54 @@ int open_check(const std::string &path, message *why) {
     return status;
 }
 
+// The output while it is written: a temporary file beside the target, which goes away unless it is published; a device or a pipe itself.
+class draft {
+  public:
+    explicit draft(const std::string &target) : target_(target), name_(target) {
+        struct stat st;
+        in_place_ = stat(target_.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+        if (!in_place_) name_ += ".XXXXXX";
+        do fd_ = in_place_ ? ::open(name_.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&name_[0], O_CLOEXEC);
+        while (fd_ < 0 && errno == EINTR);
+        exists_ = fd_ >= 0 && !in_place_;
+    }
+    draft(const draft &) = delete;
+    draft &operator=(const draft &) = delete;
+    ~draft() {
+        if (fd_ >= 0) close(fd_);
+        if (exists_) unlink(name_.c_str());
+    }
+
+    int fd() const { return fd_; } // -1: errno says why
+    bool is_in_place() const { return in_place_; }
+    const std::string &name() const { return name_; }
+
+    // Makes the bytes last and the file as readable as any, and closes it. False: errno says why.
+    bool finish() {
+        if (!in_place_) {
+            const mode_t mask = umask(0); // there is no other way to read it
+            umask(mask);
+            if (fchmod(fd_, 0666 & ~mask) != 0) return false;
+            while (fsync(fd_) != 0)
+                if (errno != EINTR) return false;
+        }
+        const bool closed = close(fd_) == 0 || errno == EINTR; // Linux has closed it then
+        fd_ = -1;
+        return closed;
+    }
+
+    bool publish() {
+        if (rename(name_.c_str(), target_.c_str()) != 0) return false;
+        exists_ = false;
+        return true;
+    }
+
+  private:
+    std::string target_, name_;
+    bool in_place_, exists_;
+    int fd_;
+};
+
 } // namespace
 
 bool writer::write_all(int fd) const {
@@ -177,26 +225,13 @@ bool writer::write_all(int fd) const {
 }
 
 int writer::save(const std::string &path, message *why) const {
-    const std::string target = followed(path);
-    struct stat st;
-    const bool in_place = stat(target.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-    std::string temporary = target + ".XXXXXX";
-    const int fd = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&temporary[0], O_CLOEXEC);
-    if (fd < 0) return fail(why, SQ_E_IO, "cannot create %s: %s", path.c_str(), strerror(errno));
-    bool good = write_all(fd);
-    if (!in_place) {
-        const mode_t mask = umask(0); // there is no other way to read it
-        umask(mask);
-        good = good && fchmod(fd, 0666 & ~mask) == 0 && fsync(fd) == 0;
-    }
-    int cause = errno;
-    if (close(fd) != 0 && good) good = false, cause = errno;
-    if (in_place) return good ? SQ_OK : fail(why, SQ_E_IO, "cannot write %s: %s", path.c_str(), strerror(cause));
-    int status = good ? open_check(temporary, why) : SQ_E_IO;
-    if (good && status == SQ_OK && rename(temporary.c_str(), target.c_str()) != 0) good = false, status = SQ_E_IO, cause = errno;
-    if (status == SQ_OK) return status;
-    unlink(temporary.c_str());
-    return good ? status : fail(why, status, "cannot write %s: %s", path.c_str(), strerror(cause));
+    draft file(followed(path));
+    const auto cannot = [&](const char *what) { return fail(why, SQ_E_IO, "cannot %s %s: %s", what, path.c_str(), strerror(errno)); };
+    if (file.fd() < 0) return cannot("create");
+    if (!write_all(file.fd()) || !file.finish()) return cannot("write");
+    if (file.is_in_place()) return SQ_OK;
+    if (int status = open_check(file.name(), why)) return status;
+    return file.publish() ? SQ_OK : cannot("write");
 }
 
 } // namespace sq

@@ -17,7 +17,7 @@
 
 namespace cli {
 
-// ---- failing (sq-cli.cpp) ----
+// ---- failing (cli-fail.cpp) ----
 
 // Thrown to end the command: main prints "sq: " and the text, and exits with the code.
 struct failure {

@@ -1,10 +1,9 @@
-// examples/sq-cli.cpp - the `sq` command: main, failing and help.
+// examples/sq-cli.cpp - the `sq` command: main and help.
 //
 // Each command is a file of its own: cli-embed.cpp and so on. Options are in cli-options.cpp, input and output in cli-io.cpp, what runs models in cli-run.cpp.
 // Exit status: 0 done, 1 failed, 2 wrong usage.
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include <new>
@@ -12,28 +11,6 @@
 #include "cli-common.h"
 
 namespace cli {
-
-static failure make_failure(int exit_code, const char *format, va_list args) {
-    char text[2048];
-    vsnprintf(text, sizeof text, format, args);
-    return failure{exit_code, text};
-}
-
-void fail(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    failure f = make_failure(EXIT_FAILED, format, args);
-    va_end(args);
-    throw f;
-}
-
-void fail_usage(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    failure f = make_failure(EXIT_USAGE, format, args);
-    va_end(args);
-    throw f;
-}
 
 struct command_spec {
     const char *name;

@@ -56,11 +56,11 @@ finish() {
         END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }'
 }
 
-# The corpus of a target tests/fuzz/fuzz-NAME.cpp: tests/fuzz/corpus/NAME; damaged models are in tests/golden-bad, where test-model knows them too.
+# The corpus of a target tests/fuzz/fuzz-NAME.cpp: tests/fuzz/corpus/NAME; damaged models are also in tests/golden-bad, where test-model knows them too.
 corpus_of() {
     local folder=tests/fuzz/corpus/${1#fuzz-}
-    if [[ $1 == fuzz-model ]]; then folder=tests/golden-bad; fi
     if [[ -d $folder ]]; then echo "$folder"; fi
+    if [[ $1 == fuzz-model ]]; then echo tests/golden-bad; fi
 }
 
 fuzz_all() {
@@ -69,8 +69,8 @@ fuzz_all() {
         [[ -x $program ]] || continue
         name=$(basename "$program")
         mkdir -p "$B/corpus/$name" "$B/artifacts/$name"
-        corpus=$(corpus_of "$name")
-        run "fuzz $name" "$program" -max_total_time="$1" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$B/artifacts/$name/" "$B/corpus/$name" ${corpus:+"$corpus"}
+        mapfile -t corpus < <(corpus_of "$name")
+        run "fuzz $name" "$program" -max_total_time="$1" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$B/artifacts/$name/" "$B/corpus/$name" "${corpus[@]}"
     done
 }
 
@@ -124,8 +124,8 @@ replay_tests() {
     for program in "$B"/replay/*; do
         [[ -x $program ]] || continue
         name=$(basename "$program")
-        corpus=$(corpus_of "$name")
-        run "replay $name" "$program" ${corpus:+"$corpus"}
+        mapfile -t corpus < <(corpus_of "$name")
+        run "replay $name" "$program" "${corpus[@]}"
     done
 }
 

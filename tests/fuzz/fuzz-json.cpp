@@ -1,6 +1,7 @@
 // tests/fuzz/fuzz-json.cpp - any bytes through the JSON parser; what it accepts is written again and must read back as the same tree.
 #include <stdlib.h>
 
+#include <cmath>
 #include <string>
 
 #include "../../convert/json.h"
@@ -11,7 +12,9 @@ static void write(const json::value &v, std::string *out) {
     switch (v.type) {
     case json::kind::null: *out += "null"; break;
     case json::kind::boolean: *out += v.boolean ? "true" : "false"; break;
-    case json::kind::number: v.is_integer ? json::append_number(out, v.integer) : json::append_number(out, v.number); break;
+    case json::kind::number: // "-0" is an integer whose sign only `number` has
+        v.is_integer && (v.integer != 0 || !std::signbit(v.number)) ? json::append_number(out, v.integer) : json::append_number(out, v.number);
+        break;
     case json::kind::string: json::append_string(out, v.text); break;
     case json::kind::array:
         *out += '[';

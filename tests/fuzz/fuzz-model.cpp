@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,34 @@ void seal(std::vector<uint8_t> *f) {
     if (n > f->size() - sq::FILE_HEADER_BYTES) return;
     const uint32_t crc = sq::crc32(0, f->data() + sq::FILE_HEADER_BYTES, n);
     memcpy(f->data() + 20, &crc, sizeof crc);
+}
+
+// Each task, whatever head the model has.
+void run_tasks(const sq_model *m, sq_ctx *c, const std::string &text) {
+    size_t n = 0;
+    const size_t starts[] = {0, text.size()};
+    const sq_texts texts{sizeof texts, 1, text.data(), starts, nullptr, nullptr};
+    sq_embed_params e{};
+    e.size = sizeof e;
+    e.truncate = 1;
+    std::vector<float> out(std::max<size_t>({m->arch.width, m->head.n_labels, m->dense.empty() ? 0 : m->dense.back().weights.n}));
+    sq_embed(c, &texts, &e, out.data(), out.size(), &n);
+    sq_classify_params p{};
+    p.size = sizeof p;
+    p.truncate = 1;
+    sq_classify(c, &texts, &p, out.data(), nullptr, out.size(), &n);
+    uint32_t order[1];
+    sq_rerank(c, "b", 1, &texts, &p, out.data(), order, 1, &n);
+    sq_tag_params t{};
+    t.size = sizeof t;
+    t.truncate = 1;
+    sq_entity entities[8];
+    sq_tag(c, &texts, &t, entities, 8, &n);
+    sq_answer_params a{};
+    a.size = sizeof a;
+    a.window = 10;
+    sq_answer_span spans[8];
+    sq_answer(c, "b", 1, text.data(), text.size(), &a, spans, 8, &n);
 }
 
 void use(sq_model *m) {
@@ -37,13 +66,7 @@ void use(sq_model *m) {
     p.max_seqs = 1;
     sq_ctx *c = nullptr;
     if (sq_ctx_create(m, &p, &c, nullptr, 0) != SQ_OK) return;
-    const size_t starts[] = {0, text.size()};
-    const sq_texts texts{sizeof texts, 1, text.data(), starts, nullptr, nullptr};
-    sq_embed_params e{};
-    e.size = sizeof e;
-    e.truncate = 1;
-    std::vector<float> out(m->arch.width);
-    sq_embed(c, &texts, &e, out.data(), out.size(), &n);
+    run_tasks(m, c, text);
     sq_ctx_free(c);
 }
 
