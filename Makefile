@@ -7,6 +7,7 @@
 # make compare    sq beside OpenVINO, ONNX Runtime and others, by tests/bench/compare: SQ_SHARED is a folder; COMPARE='--suite' or other arguments of it
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
+# make spark      the Spark job of examples/spark on two executors, one of which is killed; SQ_SPARK_PYTHON is a python that has pyspark[sql]
 # make install    to DESTDIR/PREFIX;   make clean
 #
 # Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
@@ -79,7 +80,7 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs demo install clean
+.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs spark demo install clean
 
 all: $(PRODUCTS)
 
@@ -189,6 +190,9 @@ fuzz:
 	$(MAKE) B=build-fuzz OUT=build-fuzz CXX=$(FUZZ_CXX) CXXFLAGS='$(SAN) -fsanitize=fuzzer-no-link' OPENMP= fuzz-programs
 	B=build-fuzz bash tests/run-tests.sh --fuzz $(FUZZ_SECONDS)
 fuzz-programs: $(FUZZ_PROGRAMS)
+
+spark: all
+	B=$(B) OUT=$(OUT) bash tests/test-spark.sh
 
 demo: $(OUT)/sq $(OUT)/sq-convert
 	@B=$(B) OUT=$(OUT) CHECKPOINT='$(CHECKPOINT)' bash examples/demo.sh
