@@ -17,7 +17,7 @@ command -v "$python" >/dev/null || skip "$python is not installed"
 "$python" -c 'import numpy, pandas, pyarrow, pyspark' 2>/dev/null || skip "$python lacks pyspark[sql]; SQ_SPARK_PYTHON names one that has it"
 PYSPARK_PYTHON=$(command -v "$python") SPARK_HOME=$("$python" -c 'import pyspark; print(pyspark.__path__[0])')
 export PYSPARK_PYTHON SPARK_HOME
-[[ -x ${JAVA_HOME:-}/bin/java ]] || command -v java >/dev/null || skip 'Java is not installed'
+[[ -n ${JAVA_HOME:-} ]] || command -v java >/dev/null || skip 'Java is not installed'
 
 # Random weights of a real shape: enough to compute that a job can be disturbed midway.
 mkdir -p "$folder"

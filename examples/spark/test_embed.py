@@ -21,6 +21,7 @@ import pyarrow
 import pyarrow.parquet
 
 import embed
+import proc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BINDING = os.path.join(HERE, "..", "python", "sq.py")
@@ -73,6 +74,7 @@ class Job:
         os.makedirs(self._events)
         settings = {
             "spark.ui.enabled": "false",
+            "spark.network.timeout": "600s",  # a busy machine loses nothing; what is killed is noticed at once, by its closed connection
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": "file://" + self._events,
             "spark.eventLog.rolling.enabled": "false",
@@ -106,7 +108,7 @@ class Job:
 
     def workers(self):
         """Process ids of the Python workers that compute, each with that of its executor."""
-        return [(worker, executor) for executor in children(self._process.pid) for worker in descendants(executor) if maps_model(worker)]
+        return [(worker, executor) for executor in proc.children(self._process.pid) for worker in proc.descendants(executor) if maps_model(worker)]
 
     def wait_for_work(self, n_committed):
         """Waits until so many tasks are committed and both executors compute; what workers() says then."""
@@ -126,18 +128,6 @@ class Job:
         with open(self._event_log(), encoding="utf-8") as file:
             events = [json.loads(line) for line in file]
         return [event["Task End Reason"]["Reason"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
-
-
-def children(pid):
-    found = []
-    for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        with contextlib.suppress(OSError), open(path) as file:
-            found += map(int, file.read().split())
-    return found
-
-
-def descendants(pid):
-    return [x for child in children(pid) for x in (child, *descendants(child))]
 
 
 def maps_model(pid):
