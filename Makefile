@@ -8,6 +8,7 @@
 # make san tsan   the tests under AddressSanitizer and UBSan, those with threads under ThreadSanitizer
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
 # make soak       64 threads with mixed tasks on one model for SOAK_SECONDS, answers and growth checked (tests/soak.cpp; SOAK=MODEL.sq)
+# make spark      the Spark job of examples/spark on two executors, one of which is killed; SQ_SPARK_PYTHON is a python that has pyspark[sql]
 # make install    to DESTDIR/PREFIX;   make clean
 #
 # Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
@@ -80,7 +81,7 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs soak demo install clean
+.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs soak spark demo install clean
 
 all: $(PRODUCTS)
 
@@ -198,6 +199,9 @@ fuzz-programs: $(FUZZ_PROGRAMS)
 
 soak: $(B)/soak
 	$(B)/soak $(SOAK)
+
+spark: all
+	B=$(B) OUT=$(OUT) bash tests/test-spark.sh
 
 demo: $(OUT)/sq $(OUT)/sq-convert
 	@B=$(B) OUT=$(OUT) CHECKPOINT='$(CHECKPOINT)' bash examples/demo.sh
