@@ -109,13 +109,48 @@ template <class body> int32_t guarded(body f) noexcept {
     }
 }
 
+// ---- structs that begin with their size ----
+
+// More than any of them will have: a larger size is a field that nobody has set, and is not followed through memory.
+constexpr size_t MOST_STRUCT_BYTES = 4096;
+
+// Whether n bytes of a struct end inside a field. All fields have 4 bytes but the wide ones, which are named.
+template <class sized, class... field> bool ends_inside(size_t n, field sized::*...wide) {
+    const sized s{};
+    const auto inside = [&](const auto &f) {
+        const size_t at = static_cast<size_t>(reinterpret_cast<const char *>(&f) - reinterpret_cast<const char *>(&s));
+        return n > at && n < at + sizeof f;
+    };
+    return n % 4 != 0 || (inside(s.*wide) || ...);
+}
+
+// The same for each struct of sq.h; the argument only tells which.
+template <class sized> bool cuts_field(const sized *, size_t n) {
+    static_assert(alignof(sized) == 4, "a struct with wide fields names them below");
+    return n % 4 != 0;
+}
+inline bool cuts_field(const sq_model_params *, size_t n) { return ends_inside(n, &sq_model_params::isa); }
+inline bool cuts_field(const sq_model_info *, size_t n) { return ends_inside(n, &sq_model_info::file_bytes, &sq_model_info::n_params); }
+inline bool cuts_field(const sq_ctx_params *, size_t n) { return ends_inside(n, &sq_ctx_params::cpus, &sq_ctx_params::tuning); }
+inline bool cuts_field(const sq_stats *, size_t n) {
+    return ends_inside(n, &sq_stats::n_forward, &sq_stats::n_tokens, &sq_stats::scratch_bytes, &sq_stats::ns, &sq_stats::ops);
+}
+inline bool cuts_field(const sq_batch *, size_t n) { return ends_inside(n, &sq_batch::ids, &sq_batch::types, &sq_batch::starts); }
+inline bool cuts_field(const sq_texts *, size_t n) { return ends_inside(n, &sq_texts::a, &sq_texts::a_starts, &sq_texts::b, &sq_texts::b_starts); }
+
+// Whether a caller's size can be that of this version of the struct, an older or a newer one.
+template <class sized> bool is_sized(const sized *s) {
+    const size_t n = s->size;
+    return n >= sizeof s->size && n <= MOST_STRUCT_BYTES && (n >= sizeof *s || !cuts_field(s, n));
+}
+
 // Copies a caller's sized struct into *out: missing tail fields become 0, which every struct defines as its default.
 template <class params> int take(const params *given, params *out, message *why) {
     memset(static_cast<void *>(out), 0, sizeof *out);
     out->size = sizeof *out;
     if (!given) return SQ_OK;
+    if (!is_sized(given)) return fail(why, SQ_E_ARG, "a parameter struct has size %u: set its size field", given->size);
     const size_t n = given->size;
-    if (n < sizeof given->size) return fail(why, SQ_E_ARG, "a parameter struct has size %zu: set its size field", n);
     const uint8_t *bytes = reinterpret_cast<const uint8_t *>(given);
     for (size_t i = sizeof *out; i < n; i++)
         if (bytes[i]) return fail(why, SQ_E_VERSION, "a parameter struct has fields that this version of sq does not know");
@@ -126,8 +161,8 @@ template <class params> int take(const params *given, params *out, message *why)
 
 // Fills a caller's sized struct from *from, as far as it reaches; unknown tail fields become 0.
 template <class answer> int give(const answer &from, answer *out) {
+    if (!is_sized(out)) return SQ_E_ARG;
     const size_t n = out->size;
-    if (n < sizeof out->size) return SQ_E_ARG;
     uint8_t *bytes = reinterpret_cast<uint8_t *>(out);
     memcpy(bytes, &from, std::min(n, sizeof from));
     if (n > sizeof from) memset(bytes + sizeof from, 0, n - sizeof from);
@@ -136,10 +171,12 @@ template <class answer> int give(const answer &from, answer *out) {
 }
 
 template <class params> void init(params *p, size_t size) {
-    if (!p || size < sizeof p->size) return;
+    if (!p || size < sizeof p->size || size > MOST_STRUCT_BYTES) return;
     memset(static_cast<void *>(p), 0, size);
     p->size = static_cast<uint32_t>(size);
 }
+
+// ---- a call ----
 
 inline void copy_message(const message &from, char *to, size_t cap) {
     if (to && cap) snprintf(to, cap, "%s", from.text);

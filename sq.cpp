@@ -183,8 +183,8 @@ int32_t sq_model_get_info(const sq_model *model, sq_model_info *info) {
 }
 
 const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n) {
-    if (!model || !n || i >= model->head.labels.size()) return nullptr;
-    *n = model->head.labels[i].size();
+    if (!model || i >= model->head.labels.size()) return nullptr;
+    if (n) *n = model->head.labels[i].size();
     return model->head.labels[i].c_str();
 }
 

@@ -17,7 +17,8 @@
  *   Outputs   Buffers belong to the caller. A function that fills one takes its capacity in elements and reports in *n how many elements the answer has;
  *             too small a buffer gives SQ_E_SPACE with *n set, so that a second call succeeds. After any other error the contents are unspecified.
  *   Structs   Each begins with its own size in bytes, set by the *_init function or by the caller (`size = sizeof x`). A shorter struct, from an older
- *             header, gets defaults for what it lacks; a longer one with non-zero bytes that this library does not know gives SQ_E_VERSION.
+ *             header, gets defaults for what it lacks; a longer one with non-zero bytes that this library does not know gives SQ_E_VERSION. A size below 4, above
+ *             4096 or that ends inside a field is SQ_E_ARG. Only the elements of answers (sq_answer_span, sq_entity) have no size: they never grow.
  *             Where a parameter struct may be NULL, NULL means all defaults, and a field of 0 always means its default.
  *   Results   The same bits for any number of threads, any batch mates, any instruction set and either compiler. A NaN or an infinity is never returned: it is SQ_E_NUMERIC.
  *   Manners   The library never prints, aborts, or throws across this boundary. Floating-point control (rounding, denormals) is set on entry and put back.
@@ -146,8 +147,8 @@ typedef struct sq_model_info {
 /* Fills *info up to info->size. Errors: ARG. */
 SQ_API int32_t sq_model_get_info(const sq_model *model, sq_model_info *info);
 
-/* The name of a label, 0 <= i < n_labels, as the checkpoint's id2label has it: UTF-8, NUL-terminated, *n bytes without the NUL. Borrowed: lives until the model
- * is freed. NULL past the last. An `answer` head has no names. */
+/* The name of a label, 0 <= i < n_labels, as the checkpoint's id2label has it: UTF-8, NUL-terminated, *n bytes without the NUL (n may be NULL). Borrowed: lives
+ * until the model is freed. NULL past the last. An `answer` head has no names. */
 SQ_API const char *sq_model_label(const sq_model *model, uint32_t i, size_t *n);
 
 /* The instruction set that this model's contexts use. Static storage; NULL for a null model. */
@@ -186,7 +187,8 @@ SQ_API void sq_tokenize_params_init(sq_tokenize_params *params, size_t size);
 SQ_API int32_t sq_tokenize(const sq_model *model, const char *a, size_t n_a, const char *b, size_t n_b, const sq_tokenize_params *params, int32_t *ids,
                            int32_t *types, uint32_t *spans, int32_t *sources, size_t cap, size_t *n);
 
-/* The text of a vocabulary entry, such as "##ing". Borrowed: not NUL-terminated, *n bytes, lives until the model is freed. NULL for an id outside the vocabulary. */
+/* The text of a vocabulary entry, such as "##ing". Borrowed: not NUL-terminated, *n bytes, lives until the model is freed. NULL for an id outside the vocabulary,
+ * and where n is NULL. */
 SQ_API const char *sq_token_text(const sq_model *model, int32_t id, size_t *n);
 
 /* ---- context ---- */
@@ -223,7 +225,8 @@ SQ_API int32_t sq_ctx_tuning(const sq_ctx *ctx, char *out, size_t cap, size_t *n
 /* What the last failed call on this context had to say, "" if it succeeded. Borrowed: lives until the next call on this context. */
 SQ_API const char *sq_ctx_error(const sq_ctx *ctx);
 
-/* Makes the call that is running on ctx return SQ_E_CANCEL at the next layer; without one it has no effect. Any thread, not a signal handler. */
+/* Makes the call that is running on ctx return SQ_E_CANCEL at the next layer. Without one it has no effect, also none on a call that begins right afterwards: a
+ * caller who cancels from another thread repeats it until the call has returned. Any thread, not a signal handler. */
 SQ_API void sq_ctx_cancel(sq_ctx *ctx);
 
 #define SQ_OP_EMBED 0     /* embedding lookup and its LayerNorm */
@@ -356,17 +359,18 @@ SQ_API int32_t sq_answer(sq_ctx *ctx, const char *question, size_t n_question, c
 
 typedef struct sq_entity {
     uint32_t text;     /* index of the text */
-    uint32_t label;    /* of sq_model_label; for entities joined from B- and I- labels the label of the first word */
+    uint32_t label;    /* of sq_model_label: its first token's, where labels were joined (B-X, I-X) */
     size_t start, end; /* bytes of the text, [start, end) */
-    float score;       /* mean of its words' probabilities */
-    uint32_t n_words;
+    float score;       /* mean of its tokens' probabilities; for SQ_TAG_WORDS the first token's */
+    uint32_t n_words;  /* words that it covers, wholly or in part; 1 for SQ_TAG_WORDS */
 } sq_entity;
 
 #define SQ_TAG_WORDS 1 /* one entry a word, label "O" included; a word's label is its first token's */
 
 typedef struct sq_tag_params {
     uint32_t size;             /* sizeof(sq_tag_params) */
-    uint32_t mode;             /* 0: entities: neighbouring words with B-X, I-X joined, "O" left out; SQ_TAG_WORDS */
+    uint32_t mode;             /* 0: entities: neighbouring tokens of one type X (labels X, B-X, I-X) joined, up to the next B-X; "O" left out, also inside of a word;
+                                  SQ_TAG_WORDS */
     uint32_t max_len;          /* as in sq_tokenize_params */
     uint32_t truncate;         /* as in sq_tokenize_params */
     uint32_t specials_as_text; /* as in sq_tokenize_params */
@@ -375,7 +379,7 @@ typedef struct sq_tag_params {
 
 SQ_API void sq_tag_params_init(sq_tag_params *params, size_t size);
 
-/* Labels the words of texts (named entities and the like). entities [cap]; *n is how many there are. Errors: TASK, and those of sq_embed. */
+/* Labels the tokens of texts (named entities and the like) and makes entities or words of them. entities [cap]; *n is how many there are. Errors: TASK, and those of sq_embed. */
 SQ_API int32_t sq_tag(sq_ctx *ctx, const sq_texts *texts, const sq_tag_params *params, sq_entity *entities, size_t cap, size_t *n);
 
 #ifdef __cplusplus

@@ -228,6 +228,7 @@ static void test_tokenize_params(sq_model *m) {
     CHECK(sq_token_text(m, -1, &n_bytes) == NULL);
     CHECK(sq_token_text(m, INT32_MAX, &n_bytes) == NULL);
     CHECK(sq_token_text(NULL, 0, &n_bytes) == NULL);
+    CHECK(sq_token_text(m, ids[0], NULL) == NULL);
 }
 
 /* ---- context ---- */
