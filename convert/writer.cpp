@@ -1,16 +1,9 @@
 // convert/writer.cpp - lays out model files; see writer.h for use and convert/format.md for the bytes.
 #include "writer.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 
 #include "../sq-quant.h"
@@ -138,23 +131,6 @@ aligned_image writer::take_image() {
 
 namespace {
 
-bool write_bytes(int fd, const uint8_t *p, size_t n) {
-    while (n > 0) {
-        const ssize_t done = write(fd, p, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        p += done;
-        n -= static_cast<size_t>(done);
-    }
-    return true;
-}
-
-// Where the file really goes, if path is a link to it.
-std::string followed(const std::string &path) {
-    const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), free);
-    return real ? real.get() : path;
-}
-
 int open_check(const std::string &path, message *why) {
     sq_model_params p{};
     p.size = sizeof p;
@@ -167,36 +143,25 @@ int open_check(const std::string &path, message *why) {
 
 } // namespace
 
-bool writer::write_all(int fd) const {
+int writer::write_all(output_file *file, message *why) const {
     static const uint8_t zeros[FILE_ALIGN] = {};
     const bytes start = head();
-    bool good = write_bytes(fd, start.data(), start.size());
-    for (const tensor &t : tensors_)
-        good = good && write_bytes(fd, t.bytes.data(), t.bytes.size()) && write_bytes(fd, zeros, round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size());
-    return good;
+    if (int status = file->write(start.data(), start.size(), why)) return status;
+    for (const tensor &t : tensors_) {
+        if (int status = file->write(t.bytes.data(), t.bytes.size(), why)) return status;
+        if (int status = file->write(zeros, round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size(), why)) return status;
+    }
+    return SQ_OK;
 }
 
 int writer::save(const std::string &path, message *why) const {
-    const std::string target = followed(path);
-    struct stat st;
-    const bool in_place = stat(target.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-    std::string temporary = target + ".XXXXXX";
-    const int fd = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&temporary[0], O_CLOEXEC);
-    if (fd < 0) return fail(why, SQ_E_IO, "cannot create %s: %s", path.c_str(), strerror(errno));
-    bool good = write_all(fd);
-    if (!in_place) {
-        const mode_t mask = umask(0); // there is no other way to read it
-        umask(mask);
-        good = good && fchmod(fd, 0666 & ~mask) == 0 && fsync(fd) == 0;
-    }
-    int cause = errno;
-    if (close(fd) != 0 && good) good = false, cause = errno;
-    if (in_place) return good ? SQ_OK : fail(why, SQ_E_IO, "cannot write %s: %s", path.c_str(), strerror(cause));
-    int status = good ? open_check(temporary, why) : SQ_E_IO;
-    if (good && status == SQ_OK && rename(temporary.c_str(), target.c_str()) != 0) good = false, status = SQ_E_IO, cause = errno;
-    if (status == SQ_OK) return status;
-    unlink(temporary.c_str());
-    return good ? status : fail(why, status, "cannot write %s: %s", path.c_str(), strerror(cause));
+    output_file file;
+    if (int status = file.open(path, why)) return status;
+    if (int status = write_all(&file, why)) return status;
+    if (int status = file.finish(why)) return status;
+    if (!file.is_in_place())
+        if (int status = open_check(file.temporary(), why)) return status;
+    return file.commit(why);
 }
 
 } // namespace sq
