@@ -8,14 +8,16 @@
 
 #include <new>
 #include <string>
+#include <vector>
 
 #include "convert.h"
+#include "report.h"
 
 namespace {
 
 const char USAGE[] =
-    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS]\n"
-    "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float]\n"
+    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS] [--report FILE]\n"
+    "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float] [--report FILE]\n"
     "\n"
     "Converts a Hugging Face checkpoint folder (config.json, tokenizer, model.safetensors or pytorch_model.bin) into one model file for sq.\n"
     "\n"
@@ -25,15 +27,18 @@ const char USAGE[] =
     "                      float: no quantisation, for comparison\n"
     "  --calibrate FILE    texts like those the model will see, one a line; 100 to 500 are enough. Without it a small built-in set is used\n"
     "  --synthetic SHAPE   a random model for measuring speed: bert-large, bert-base, distilbert, xlm-r-base or minilm\n"
-    "  --quiet             no report\n"
+    "  --report FILE       what was chosen and what it costs: errors by layer, outlier channels, agreement with the float model; one page of HTML, or JSON if\n"
+    "                      FILE ends in .json; may be given more than once\n"
+    "  --quiet             nothing on the terminal\n"
     "  --help, --version\n"
     "\n"
-    "example: sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt\n"
+    "example: sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt --report minilm.html\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage.\n";
 
 struct arguments {
     sq::convert_options options;
+    std::vector<std::string> reports; // files
     bool quiet = false;
 };
 
@@ -65,11 +70,12 @@ int parse(int argc, char **argv, arguments *a) {
             a->options.checkpoint = arg;
             continue;
         }
-        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--synthetic") return usage("unknown option: ", argv[i]);
+        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--synthetic" && arg != "--report") return usage("unknown option: ", argv[i]);
         if (++i == argc || !*argv[i]) return usage("a value is missing after ", arg.c_str());
         if (arg == "--synthetic" && !a->options.checkpoint.empty()) return usage("more than one model to convert: ", argv[i]);
         if (arg == "--synthetic") a->options.synthetic = true, a->options.checkpoint = argv[i];
         else if (arg == "--calibrate") a->options.calibration_file = argv[i];
+        else if (arg == "--report") a->reports.push_back(argv[i]);
         else if (arg != "--mode") a->options.output = argv[i];
         else if (!parse_mode(argv[i], &a->options.mode)) return usage("unknown mode: ", argv[i]);
     }
@@ -101,13 +107,21 @@ void print_report(const sq::convert_result &r, const arguments &a) {
     if (stat(a.options.output.c_str(), &st) == 0) printf("\n%s: %.1f MB\n", a.options.output.c_str(), static_cast<double>(st.st_size) / 1e6);
 }
 
+int convert_and_report(const arguments &a, sq::convert_result *result, sq::message *why) {
+    if (int status = sq::check_reports(a.reports, a.options, why)) return status;
+    if (int status = sq::convert(a.options, result, why)) return status;
+    for (const std::string &path : a.reports)
+        if (int status = sq::write_report(path, a.options, *result, why)) return status;
+    return SQ_OK;
+}
+
 int run(int argc, char **argv) {
     arguments a;
     if (int status = parse(argc, argv, &a); status >= 0) return status;
     if (!a.quiet && isatty(STDERR_FILENO)) a.options.report = show_progress;
     sq::convert_result result;
     sq::message why{};
-    if (sq::convert(a.options, &result, &why) != SQ_OK) {
+    if (convert_and_report(a, &result, &why) != SQ_OK) {
         fprintf(stderr, "sq-convert: %s\n", why.text);
         return 1;
     }
