@@ -8,16 +8,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "convert.h"
+#include "report.h"
 
 namespace {
 
 const char USAGE[] =
-    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS] [--budget cos=0.999|kl=0.01]\n"
-    "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float]\n"
+    "usage: sq-convert CHECKPOINT_DIR -o MODEL.sq [--mode static|dynamic|float] [--calibrate TEXTS] [--budget cos=0.999|kl=0.01] [--report FILE]\n"
+    "       sq-convert --synthetic SHAPE -o MODEL.sq [--mode static|dynamic|float] [--report FILE]\n"
     "\n"
     "Converts a Hugging Face checkpoint folder (config.json, tokenizer, model.safetensors or pytorch_model.bin) into one model file for sq.\n"
     "\n"
@@ -30,17 +34,20 @@ const char USAGE[] =
     "                      kl=N: the mean divergence of the probabilities that a head gives is to be at most N nats. While it is missed, the layers that cost\n"
     "                      most get scales for each token, then stay in float. Can be given once of each kind\n"
     "  --synthetic SHAPE   a random model for measuring speed: bert-large, bert-base, distilbert, xlm-r-base or minilm\n"
-    "  --quiet             no report\n"
+    "  --report FILE       what was chosen and what it costs: errors by layer, outlier channels, agreement with the float model; one page of HTML, or JSON if\n"
+    "                      FILE ends in .json; may be given more than once\n"
+    "  --quiet             nothing on the terminal\n"
     "  --help, --version\n"
     "\n"
     "examples:\n"
-    "  sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt\n"
+    "  sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt --report minilm.html\n"
     "  sq-convert ./my-classifier -o classifier.sq --calibrate my-texts.txt --budget kl=0.001\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage.\n";
 
 struct arguments {
     sq::convert_options options;
+    std::vector<std::string> reports; // files
     bool quiet = false;
 };
 
@@ -84,12 +91,13 @@ int parse(int argc, char **argv, arguments *a) {
             a->options.checkpoint = arg;
             continue;
         }
-        if (arg != "-o" && arg != "--output" && arg != "--mode" && arg != "--calibrate" && arg != "--budget" && arg != "--synthetic")
-            return usage("unknown option: ", argv[i]);
+        constexpr const char *WITH_VALUE[] = {"-o", "--output", "--mode", "--calibrate", "--budget", "--synthetic", "--report"};
+        if (std::find(std::begin(WITH_VALUE), std::end(WITH_VALUE), arg) == std::end(WITH_VALUE)) return usage("unknown option: ", argv[i]);
         if (++i == argc || !*argv[i]) return usage("a value is missing after ", arg.c_str());
         if (arg == "--synthetic" && !a->options.checkpoint.empty()) return usage("more than one model to convert: ", argv[i]);
         if (arg == "--synthetic") a->options.synthetic = true, a->options.checkpoint = argv[i];
         else if (arg == "--calibrate") a->options.calibration_file = argv[i];
+        else if (arg == "--report") a->reports.push_back(argv[i]);
         else if (arg == "--budget" && !parse_budget(argv[i], &a->options.budget)) return usage("no budget like cos=0.999 or kl=0.01: ", argv[i]);
         else if (arg == "--budget") continue;
         else if (arg != "--mode") a->options.output = argv[i];
@@ -156,13 +164,21 @@ void print_report(const sq::convert_result &r, const arguments &a) {
     print_cost();
 }
 
+int convert_and_report(const arguments &a, sq::convert_result *result, sq::message *why) {
+    if (int status = sq::check_reports(a.reports, a.options, why)) return status;
+    if (int status = sq::convert(a.options, result, why)) return status;
+    for (const std::string &path : a.reports)
+        if (int status = sq::write_report(path, a.options, *result, why)) return status;
+    return SQ_OK;
+}
+
 int run(int argc, char **argv) {
     arguments a;
     if (int status = parse(argc, argv, &a); status >= 0) return status;
     if (!a.quiet && isatty(STDERR_FILENO)) a.options.report = show_progress;
     sq::convert_result result;
     sq::message why{};
-    if (sq::convert(a.options, &result, &why) != SQ_OK) {
+    if (convert_and_report(a, &result, &why) != SQ_OK) {
         fprintf(stderr, "sq-convert: %s\n", why.text);
         return 1;
     }

@@ -1,16 +1,9 @@
 // convert/writer.cpp - lays out model files; see writer.h for use and convert/format.md for the bytes.
 #include "writer.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 
 #include "../sq-quant.h"
@@ -138,23 +131,6 @@ aligned_image writer::take_image() {
 
 namespace {
 
-bool write_bytes(int fd, const uint8_t *p, size_t n) {
-    while (n > 0) {
-        const ssize_t done = write(fd, p, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        p += done;
-        n -= static_cast<size_t>(done);
-    }
-    return true;
-}
-
-// Where the file really goes, if path is a link to it.
-std::string followed(const std::string &path) {
-    const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), free);
-    return real ? real.get() : path;
-}
-
 int open_check(const std::string &path, message *why) {
     sq_model_params p{};
     p.size = sizeof p;
@@ -165,73 +141,27 @@ int open_check(const std::string &path, message *why) {
     return status;
 }
 
-// The output while it is written: a temporary file beside the target, which goes away unless it is published; a device or a pipe itself.
-class draft {
-  public:
-    explicit draft(const std::string &target) : target_(target), name_(target) {
-        struct stat st;
-        in_place_ = stat(target_.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-        if (!in_place_) name_ += ".XXXXXX";
-        do fd_ = in_place_ ? ::open(name_.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&name_[0], O_CLOEXEC);
-        while (fd_ < 0 && errno == EINTR);
-        exists_ = fd_ >= 0 && !in_place_;
-    }
-    draft(const draft &) = delete;
-    draft &operator=(const draft &) = delete;
-    ~draft() {
-        if (fd_ >= 0) close(fd_);
-        if (exists_) unlink(name_.c_str());
-    }
-
-    int fd() const { return fd_; } // -1: errno says why
-    bool is_in_place() const { return in_place_; }
-    const std::string &name() const { return name_; }
-
-    // Makes the bytes last and the file as readable as any, and closes it. False: errno says why.
-    bool finish() {
-        if (!in_place_) {
-            const mode_t mask = umask(0); // there is no other way to read it
-            umask(mask);
-            if (fchmod(fd_, 0666 & ~mask) != 0) return false;
-            while (fsync(fd_) != 0)
-                if (errno != EINTR) return false;
-        }
-        const bool closed = close(fd_) == 0 || errno == EINTR; // Linux has closed it then
-        fd_ = -1;
-        return closed;
-    }
-
-    bool publish() {
-        if (rename(name_.c_str(), target_.c_str()) != 0) return false;
-        exists_ = false;
-        return true;
-    }
-
-  private:
-    std::string target_, name_;
-    bool in_place_, exists_;
-    int fd_;
-};
-
 } // namespace
 
-bool writer::write_all(int fd) const {
+int writer::write_all(output_file *file, message *why) const {
     static const uint8_t zeros[FILE_ALIGN] = {};
     const bytes start = head();
-    bool good = write_bytes(fd, start.data(), start.size());
-    for (const tensor &t : tensors_)
-        good = good && write_bytes(fd, t.bytes.data(), t.bytes.size()) && write_bytes(fd, zeros, round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size());
-    return good;
+    if (int status = file->write(start.data(), start.size(), why)) return status;
+    for (const tensor &t : tensors_) {
+        if (int status = file->write(t.bytes.data(), t.bytes.size(), why)) return status;
+        if (int status = file->write(zeros, round_up(t.bytes.size(), FILE_ALIGN) - t.bytes.size(), why)) return status;
+    }
+    return SQ_OK;
 }
 
 int writer::save(const std::string &path, message *why) const {
-    draft file(followed(path));
-    const auto cannot = [&](const char *what) { return fail(why, SQ_E_IO, "cannot %s %s: %s", what, path.c_str(), strerror(errno)); };
-    if (file.fd() < 0) return cannot("create");
-    if (!write_all(file.fd()) || !file.finish()) return cannot("write");
-    if (file.is_in_place()) return SQ_OK;
-    if (int status = open_check(file.name(), why)) return status;
-    return file.publish() ? SQ_OK : cannot("write");
+    output_file file;
+    if (int status = file.open(path, why)) return status;
+    if (int status = write_all(&file, why)) return status;
+    if (int status = file.finish(why)) return status;
+    if (!file.is_in_place())
+        if (int status = open_check(file.temporary(), why)) return status;
+    return file.commit(why);
 }
 
 } // namespace sq

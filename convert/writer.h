@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../sq-model.h"
+#include "output-file.h"
 
 namespace sq {
 
@@ -48,12 +49,11 @@ class writer {
     // The whole file in memory. The writer is empty afterwards: each tensor is freed as soon as it is copied, so that memory holds the data about once.
     aligned_image take_image();
 
-    // Writes to a temporary file beside path, lets the library open it, every checksum included, and only then renames; on failure nothing is left behind. A symbolic
-    // link is followed; a device or a pipe is written to as it is. Returns SQ_OK or an error.
+    // Lets the library open the file, every checksum included, before it gets its name (output-file.h). Returns SQ_OK or an error.
     int save(const std::string &path, message *why) const;
 
   private:
-    bool write_all(int fd) const;
+    int write_all(output_file *file, message *why) const;
 
     struct tensor {
         std::string name;

@@ -176,6 +176,7 @@ main() {
     if ((${#only[@]} == 0)); then
         run 'convert plainly on one core' convert_again
         replay_tests
+        run 'test-report files' bash tests/test-report.sh "$OUT/sq-convert" tests/golden/bert-64
         run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
         run test-cli-tasks bash tests/test-cli-tasks.sh "$OUT/sq" "$OUT/sq-convert"
         run test-cli-bench bash tests/test-cli-bench.sh "$OUT/sq" "$OUT/sq-convert"
