@@ -440,6 +440,7 @@ struct pass {
     const float *entry;               // from these hidden states on, f32 [T][width]; null: from the embeddings
     bool stop = false; // written by thread 0 between two barriers
     uint64_t last_ns = 0;
+    bool tap_failed = false; // for want of memory; thread 0's
 
     const sq_model &model() const { return *c->model; }
     const architecture &arch() const { return c->model->arch; }
@@ -497,9 +498,14 @@ struct pass {
     }
 
 #ifdef SQ_TAPS
+    // What a tap throws must not leave the pass: the other threads are still in it.
     void see(uint32_t thread, const char *name, uint32_t l, const float *x, size_t cols, size_t stride) {
         if (!c->tap.see) return;
-        if (thread == 0) c->tap.see(c->tap.user, name, l, x, T, cols, stride);
+        try {
+            if (thread == 0 && !tap_failed) c->tap.see(c->tap.user, name, l, x, T, cols, stride);
+        } catch (const std::bad_alloc &) {
+            tap_failed = true;
+        }
         c->threads->barrier();
     }
 #else
@@ -848,6 +854,7 @@ int sq::forward(sq_ctx *c, const sq_batch &batch, result what, uint32_t pooling)
     c->stats.n_forward++;
     c->stats.n_tokens += p.T;
     if (p.stop) return fail(&c->error, SQ_E_CANCEL, "cancelled");
+    if (p.tap_failed) return fail(&c->error, SQ_E_MEM, "%s", sq_status_string(SQ_E_MEM));
     if (c->tuning.is_learning(p.T) && !watched(c)) c->tuning.finish(p.T, c->layer_ns);
     // Quantising, ReLU and maxima can lose a NaN on the way to an answer; in the hidden states it always arrives, through the residual sums.
     return check_finite(c, c->mem.x, p.T * c->mem.x_stride);

@@ -11,7 +11,10 @@
  *   Status    Functions that can fail return SQ_OK (0) or a negative SQ_E_* code. Codes and their values never change.
  *   Threads   A model is immutable: any number of threads may use it at once. A context belongs to one caller at a time; only sq_ctx_cancel may be called
  *             on it from another thread. A context starts its own workers; the library starts nothing at load and keeps no global or thread-local state.
- *   Fork      A context made before fork() answers SQ_E_BUSY in the child. Models may be used on both sides.
+ *   Fork      A context made before fork() answers SQ_E_BUSY in the child, whatever other threads of the parent were doing, and may be freed there. Models may be
+ *             used on both sides: the child makes its own contexts on them. The parent notices nothing.
+ *   Signals   The library installs no handler, blocks nothing and goes on after interrupted system calls.
+ *   Memory    Where memory or a thread cannot be had, the call answers SQ_E_MEM, nothing is lost, and model and context remain as they were.
  *   Text      UTF-8 as pointer and byte count, never NUL-terminated; NUL is data. Each invalid sequence (the maximal subpart, as Unicode recommends)
  *             counts as one U+FFFD. A null pointer with count 0 is the empty text, which is valid input.
  *   Outputs   Buffers belong to the caller. A function that fills one takes its capacity in elements and reports in *n how many elements the answer has;
@@ -94,8 +97,11 @@ typedef struct sq_model_params {
 SQ_API void sq_model_params_init(sq_model_params *params, size_t size);
 
 /* Opens a model file. On success *model is a new handle, for sq_model_free. On failure *model is NULL and err (if not NULL) holds a sentence that names the
- * cause, cut to err_cap bytes and NUL-terminated. Everything in the file is validated before use. A mapped file must not be truncated while in use (touching
- * the lost pages raises SIGBUS, as for any mapping); `copy` avoids that.
+ * cause, cut to err_cap bytes and NUL-terminated. Everything in the file is validated before use.
+ * What may happen to the file afterwards: another one renamed into its place, or its removal, changes nothing for those who have it open; that is how to publish
+ * a new model. Truncating a mapped file takes pages away, and touching them raises SIGBUS, as for any mapping. Overwriting a mapped file in place changes answers,
+ * or makes them SQ_E_FORMAT or SQ_E_NUMERIC, but crashes nothing. Where others may do either, load with `copy`, which nobody can reach afterwards, and with `verify`,
+ * which finds what was damaged before.
  * Errors: ARG, IO, FORMAT, VERSION, CPU, MEM. */
 SQ_API int32_t sq_model_load(const char *path, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
 
