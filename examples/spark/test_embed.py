@@ -98,7 +98,7 @@ class Job:
 
     def succeed(self):
         """Waits for the end. What Spark keeps of the executors of a failed job stays in its folder `work`."""
-        if self._process.wait() != 0:
+        if self._process.wait(timeout=3600) != 0:
             with open(self._log, encoding="utf-8", errors="replace") as log:
                 raise AssertionError("the job failed:\n" + "".join(log.readlines()[-40:]))
         shutil.rmtree(os.path.join(os.environ["SPARK_HOME"], "work", os.path.basename(self._event_log())))
