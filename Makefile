@@ -9,9 +9,11 @@
 # make fuzz       libFuzzer (clang) for FUZZ_SECONDS on each target
 # make soak       64 threads with mixed tasks on one model for SOAK_SECONDS, answers and growth checked (tests/soak.cpp; SOAK=MODEL.sq)
 # make spark      the Spark job of examples/spark on two executors, one of which is killed; SQ_SPARK_PYTHON is a python that has pyspark[sql]
+# make static     sq and sq-convert without shared libraries, in OUT/static; with a musl toolchain as CXX and CC, such as 'zig c++ -target x86_64-linux-musl', without glibc
+# make amalgamation  the library as amalgamation/sq-amalgamation.cpp with sq.h beside it, to copy into other trees
 # make install    to DESTDIR/PREFIX;   make clean
 #
-# Variables: CXX CC CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
+# Variables: CXX CC AR LD OBJCOPY CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
 # Instruction sets are chosen at run time from target regions in the sources: no -m flag belongs here.
 
 # All cores, unless -j says otherwise.
@@ -31,6 +33,7 @@ ifeq ($(origin CC),default)
 CC = $(CC_OF_CXX)
 endif
 CXXFLAGS ?= -O2
+OBJCOPY ?= objcopy
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 B ?= build
@@ -43,13 +46,15 @@ SONAME := libsq.so.$(call version_part,MAJOR)
 
 # ---- flags ----
 
+# For libsq.o, whose symbols become local: an object of LTO has none yet, and objcopy leaves GCC's unique ones (static variables in templates) as they are.
+LOCAL := -fno-lto $(shell $(CXX) -fno-gnu-unique -fsyntax-only -x c++ /dev/null 2>/dev/null && echo -fno-gnu-unique)
 WARNINGS = -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
-COMMON = $(CXXFLAGS) -ffp-contract=off -fvisibility=hidden -fPIC -pthread $(WARNINGS) -MMD -MP
+COMMON = $(CXXFLAGS) $(LOCAL) -ffp-contract=off -fvisibility=hidden -fPIC -pthread $(WARNINGS) -MMD -MP
 CXX_ALL = -std=c++17 $(COMMON)
 C_ALL = -std=c11 -pedantic $(COMMON)
 
 # OpenMP serves sq-convert's loops only. Without it (clang without libomp) sq-convert computes on one core.
-PROBE_OPENMP = printf 'int main() { return 0; }' | $(CXX) -fopenmp -x c++ - -o /dev/null 2>/dev/null && echo -fopenmp
+PROBE_OPENMP = printf 'int main() {\n\#pragma omp parallel\n{}\nreturn 0; }\n' | $(CXX) -fopenmp -x c++ - -o /dev/null 2>/dev/null && echo -fopenmp
 OPENMP ?= $(shell $(PROBE_OPENMP))
 
 # ---- sources ----
@@ -81,14 +86,21 @@ PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs lib-sources test eval eval-peers bench compare san tsan fuzz fuzz-programs soak spark demo install clean
+.PHONY: all programs static lib-sources amalgamation test eval eval-peers bench compare san tsan fuzz fuzz-programs soak spark demo install clean
 
 all: $(PRODUCTS)
 
-programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello
+programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello $(AMALGAMATION)
 
 lib-sources:
 	@echo $(LIB_SRC)
+
+AMALGAMATION := $(OUT)/amalgamation/sq-amalgamation.cpp
+amalgamation: $(AMALGAMATION)
+$(AMALGAMATION): cmake/amalgamate.awk LICENSE $(LIB_SRC) $(wildcard sq*.h) sq-unicode.inc
+	@mkdir -p $(@D)
+	awk -v version=$(VERSION) -f cmake/amalgamate.awk $(LIB_SRC) >$@
+	cp sq.h $(@D)
 
 # Objects depend on the compiler and its flags.
 FLAGS_LINE := $(CXX) | $(CC) | $(CXX_ALL) | $(LDFLAGS) | $(OPENMP)
@@ -111,10 +123,15 @@ $(CONVERT_OBJ) $(B)/$(CONVERT_MAIN).o: FLAGS_HERE = -DSQ_TAPS $(OPENMP)
 $(B)/tests/%.o: FLAGS_HERE = -DSQ_TAPS
 $(B)/examples/hello.c.o: FLAGS_HERE = -I.
 
-$(OUT)/libsq.a: $(LIB_OBJ)
+# The static library is one object in which nothing but sq_* is global, so that applications may use every other name of sq's, and no instance of the C++ library
+# that was compiled here serves them.
+$(B)/libsq.o: $(LIB_OBJ)
+	$(LD) -r --force-group-allocation $^ -o $@
+	$(OBJCOPY) --wildcard --keep-global-symbol='sq_*' $@
+$(OUT)/libsq.a: $(B)/libsq.o
 	@mkdir -p $(@D)
 	rm -f $@
-	ar rcs $@ $^
+	$(AR) rcs $@ $^
 # The map keeps template instances of the C++ library, which have default visibility, out of the exported symbols.
 $(B)/sq.map: $(B)/flags
 	echo '{ global: sq_*; local: *; };' >$@
@@ -130,10 +147,18 @@ $(OUT)/sq-convert: $(B)/$(CONVERT_MAIN).o $(CONVERT_OBJ) $(TAPS_OBJ)
 	@mkdir -p $(@D)
 	$(LINK) $(OPENMP) -o $@
 
+static: $(OUT)/static/sq $(OUT)/static/sq-convert
+$(OUT)/static/sq: $(CLI_OBJ) $(OUT)/libsq.a
+	@mkdir -p $(@D)
+	$(LINK) -static -o $@
+$(OUT)/static/sq-convert: $(B)/$(CONVERT_MAIN).o $(CONVERT_OBJ) $(TAPS_OBJ)
+	@mkdir -p $(@D)
+	$(LINK) $(OPENMP) -static -o $@
+
 # Tests see everything inside; the C programs and hello.c see what a user of the shared library sees.
 $(B)/tests.a: $(CONVERT_OBJ) $(TAPS_OBJ) $(call objects,$(TEST_TOOLS))
 	rm -f $@
-	ar rcs $@ $^
+	$(AR) rcs $@ $^
 $(B)/test-%: $(B)/tests/test-%.cpp.o $(B)/tests.a
 	$(LINK) $(OPENMP) -o $@
 $(B)/test-%: $(B)/tests/test-%.c.o $(OUT)/libsq.so
@@ -218,4 +243,4 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' cmake/sq.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sq.pc
 
 clean:
-	rm -rf build build-san build-tsan build-fuzz libsq.a libsq.so $(SONAME) sq sq-convert
+	rm -rf build build-san build-tsan build-fuzz amalgamation static libsq.a libsq.so $(SONAME) sq sq-convert

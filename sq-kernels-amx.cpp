@@ -301,4 +301,6 @@ const kernels *kernels_amx() {
 }
 
 } // namespace sq
+
+#undef SQ_INLINE
 #endif

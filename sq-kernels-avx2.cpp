@@ -270,6 +270,8 @@ const kernels *kernels_avxvnni() { return &avx2::vnni_table; }
 
 } // namespace sq
 
+#undef SQ_INLINE
+
 #if defined(__clang__)
 #  pragma clang attribute pop
 #else

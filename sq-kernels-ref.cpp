@@ -163,3 +163,5 @@ constexpr kernels table = make_table("plain", 0);
 const kernels *kernels_plain() { return &plain::table; }
 
 } // namespace sq
+
+#undef SQ_INLINE

@@ -257,6 +257,8 @@ void attention_s8_avx512(const attention_s8_args *a, const int_tiles &tiles) { a
 
 } // namespace sq
 
+#undef SQ_INLINE
+
 #if defined(__clang__)
 #  pragma clang attribute pop
 #else

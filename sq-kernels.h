@@ -22,6 +22,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__FAST_MATH__)
+#  error "sq counts on IEEE arithmetic, NaN included: compile it without -ffast-math"
+#endif
+
 namespace sq {
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }

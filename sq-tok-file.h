@@ -14,17 +14,17 @@
 
 namespace sq {
 
-constexpr uint32_t TRIE_FREE = 0, TRIE_INNER = 1, TRIE_TERMINAL = 2, TRIE_LEAF = 3;
-constexpr uint32_t TRIE_MAX_VALUE = (1u << 22) - 1;
-constexpr uint8_t SET_WHOLE = 1, SET_CONTINUING = 2;
+inline constexpr uint32_t TRIE_FREE = 0, TRIE_INNER = 1, TRIE_TERMINAL = 2, TRIE_LEAF = 3;
+inline constexpr uint32_t TRIE_MAX_VALUE = (1u << 22) - 1;
+inline constexpr uint8_t SET_WHOLE = 1, SET_CONTINUING = 2;
 
 constexpr uint32_t trie_unit(uint8_t label, uint32_t kind, uint32_t value) { return label | kind << 8 | value << 10; }
 constexpr uint32_t trie_kind(uint32_t unit) { return unit >> 8 & 3; }
 constexpr uint32_t trie_value(uint32_t unit) { return unit >> 10; }
 
 // Flags of HF's AddedToken, second words of tok.added.
-constexpr uint32_t ADDED_SPECIAL = 1, ADDED_NORMALIZED = 2, ADDED_SINGLE_WORD = 4, ADDED_LSTRIP = 8, ADDED_RSTRIP = 16;
-constexpr uint32_t ADDED_MAX_BYTES = 256; // of its text: a search looks that far ahead at each byte
+inline constexpr uint32_t ADDED_SPECIAL = 1, ADDED_NORMALIZED = 2, ADDED_SINGLE_WORD = 4, ADDED_LSTRIP = 8, ADDED_RSTRIP = 16;
+inline constexpr uint32_t ADDED_MAX_BYTES = 256; // of its text: a search looks that far ahead at each byte
 
 } // namespace sq
 

@@ -62,7 +62,7 @@ struct added_set {
 
 enum class ascii : uint8_t { slow, space, word, punctuation };
 
-struct piece {
+struct template_piece {
     uint32_t kind; // 0: the text a, 1: the text b, 2: the special token id
     uint32_t id, type;
 };
@@ -101,7 +101,7 @@ struct arrival {
     uint32_t id;
 };
 
-struct scratch {
+struct encode_scratch {
     text normal, own;
     normalize_scratch steps;
     std::vector<size_t> words;
@@ -133,7 +133,7 @@ struct tokenizer::settings {
     charsmap_view charsmap;
     added_set raw, normalized;               // by when they are matched
     std::vector<uint8_t> is_special;         // [n_vocab] added tokens with ADDED_SPECIAL
-    std::vector<piece> single, pair;
+    std::vector<template_piece> single, pair;
 
     bool is_fast = false;                    // ASCII words may go the short way
     ascii classes[256] = {};                 // slow for all bytes >= 0x80
@@ -215,14 +215,14 @@ struct tokenizer::settings {
     }
 
     template <class Place> bool wordpiece(const uint8_t *w, size_t n, size_t n_chars, bool as_text, Place place, token_list *out) const;
-    bool viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, scratch *x) const;
-    template <class Place> bool unigram(const uint8_t *w, size_t n, bool as_text, Place place, scratch *x, token_list *out) const;
+    bool viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, encode_scratch *x) const;
+    template <class Place> bool unigram(const uint8_t *w, size_t n, bool as_text, Place place, encode_scratch *x, token_list *out) const;
 
-    bool encode_normal(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const;
-    bool encode_words(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const;
-    bool encode_bars(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const;
-    bool encode_part(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const;
-    bool encode_text(const uint8_t *p, size_t n, bool as_text, scratch *x, token_list *out) const;
+    bool encode_normal(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const;
+    bool encode_words(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const;
+    bool encode_bars(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const;
+    bool encode_part(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const;
+    bool encode_text(const uint8_t *p, size_t n, bool as_text, encode_scratch *x, token_list *out) const;
 
     bool set_up_fast();
 };
@@ -352,7 +352,7 @@ bool tokenizer::settings::wordpiece(const uint8_t *w, size_t n, size_t n_chars, 
 }
 
 // HF Unigram::encode_optimized: Viterbi over bytes, the first of equally good ways wins. Appends the pieces of w[begin, end), which is reached with `*score`.
-bool tokenizer::settings::viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, scratch *x) const {
+bool tokenizer::settings::viterbi(const uint8_t *w, size_t begin, size_t end, bool as_text, double *score, encode_scratch *x) const {
     const size_t n = end - begin;
     w += begin;
     x->arrivals.assign(n + 1, {0, NO_ID, 0});
@@ -387,7 +387,7 @@ bool tokenizer::settings::viterbi(const uint8_t *w, size_t begin, size_t end, bo
 
 // HF Unigram::tokenize of one word. Where no entry has two neighbouring bytes side by side, every way goes through between them: the parts are solved one by
 // one, and their sums are the same as those of the whole, digit for digit.
-template <class Place> bool tokenizer::settings::unigram(const uint8_t *w, size_t n, bool as_text, Place place, scratch *x, token_list *out) const {
+template <class Place> bool tokenizer::settings::unigram(const uint8_t *w, size_t n, bool as_text, Place place, encode_scratch *x, token_list *out) const {
     std::vector<arrival> &path = x->path;
     path.clear();
     double score = 0;
@@ -423,7 +423,7 @@ template <class Place> bool tokenizer::settings::unigram(const uint8_t *w, size_
 // ---- from text to words ----
 
 // The whole of the rules, for p[begin, end) of a text of n bytes.
-bool tokenizer::settings::encode_normal(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const {
+bool tokenizer::settings::encode_normal(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const {
     text &t = x->normal;
     t.clear();
     append_original(p, begin, end, &t);
@@ -449,7 +449,7 @@ bool tokenizer::settings::encode_normal(const uint8_t *p, size_t begin, size_t e
 
 // WordPiece over BertPreTokenizer: ASCII words and punctuation at once; anything else by the whole rules, up to the next ASCII space: normalization and
 // splitting never reach across one.
-bool tokenizer::settings::encode_words(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const {
+bool tokenizer::settings::encode_words(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const {
     for (size_t at = begin; at < end;) {
         const ascii kind = classes[p[at]];
         if (kind == ascii::space) {
@@ -479,7 +479,7 @@ bool tokenizer::settings::encode_words(const uint8_t *p, size_t begin, size_t en
 }
 
 // Unigram over Metaspace: ASCII words behind single spaces at once; anything else by the whole rules, up to the next single space between plain characters.
-bool tokenizer::settings::encode_bars(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const {
+bool tokenizer::settings::encode_bars(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const {
     const auto plain = [&](size_t i) { return classes[p[i]] == ascii::word; };
     const bool by_words = how == splitter::words_bar_always;
     for (size_t at = begin; at < end;) {
@@ -509,12 +509,12 @@ bool tokenizer::settings::encode_bars(const uint8_t *p, size_t begin, size_t end
     return true;
 }
 
-bool tokenizer::settings::encode_part(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, scratch *x, token_list *out) const {
+bool tokenizer::settings::encode_part(const uint8_t *p, size_t begin, size_t end, size_t n, bool as_text, encode_scratch *x, token_list *out) const {
     if (!is_fast) return encode_normal(p, begin, end, n, as_text, x, out);
     return is_unigram ? encode_bars(p, begin, end, n, as_text, x, out) : encode_words(p, begin, end, n, as_text, x, out);
 }
 
-bool tokenizer::settings::encode_text(const uint8_t *p, size_t n, bool as_text, scratch *x, token_list *out) const {
+bool tokenizer::settings::encode_text(const uint8_t *p, size_t n, bool as_text, encode_scratch *x, token_list *out) const {
     out->ids.reserve(n / 4 + 8);
     out->spans.reserve(n / 4 + 8);
     return cut(
@@ -541,7 +541,7 @@ void truncate_pair(size_t room, size_t *n_a, size_t *n_b) {
     *n_b = swapped ? shorter : longer;
 }
 
-void append(const piece &p, const token_list &tokens, size_t n, encoding *out) {
+void append(const template_piece &p, const token_list &tokens, size_t n, encoding *out) {
     const size_t n_added = p.kind == 2 ? 1 : n;
     if (p.kind == 2) {
         out->ids.push_back(int32_t(p.id));
@@ -561,15 +561,15 @@ void append(const piece &p, const token_list &tokens, size_t n, encoding *out) {
 
 int tokenizer::encode(const char *a, size_t n_a, const char *b, size_t n_b, const encode_options &options, encoding *out, message *why) const {
     if (n_a > INT32_MAX || n_b > INT32_MAX) return fail(why, SQ_E_LIMIT, "a text has 2 GiB or more");
-    scratch x;
+    encode_scratch x;
     token_list tokens[2];
     if (!s->encode_text(reinterpret_cast<const uint8_t *>(a), n_a, options.specials_as_text, &x, &tokens[0]) ||
         (b && !s->encode_text(reinterpret_cast<const uint8_t *>(b), n_b, options.specials_as_text, &x, &tokens[1])))
         return fail(why, SQ_E_FORMAT, "the tokenizer's data in the model file is damaged");
 
-    const std::vector<piece> &order = b ? s->pair : s->single;
+    const std::vector<template_piece> &order = b ? s->pair : s->single;
     size_t n_special = 0, n[2] = {tokens[0].ids.size(), tokens[1].ids.size()};
-    for (const piece &p : order) n_special += p.kind == 2;
+    for (const template_piece &p : order) n_special += p.kind == 2;
     out->full_len = n[0] + n[1] + n_special;
     if (out->full_len > options.max_len) {
         if (!options.truncate || n_special > options.max_len)
@@ -582,7 +582,7 @@ int tokenizer::encode(const char *a, size_t n_a, const char *b, size_t n_b, cons
     out->types.clear();
     out->sources.clear();
     out->spans.clear();
-    for (const piece &p : order) append(p, tokens[p.kind & 1], n[p.kind & 1], out);
+    for (const template_piece &p : order) append(p, tokens[p.kind & 1], n[p.kind & 1], out);
     return SQ_OK;
 }
 
@@ -594,7 +594,7 @@ const char *tokenizer::token_text(int32_t id, size_t *n) const {
 
 std::vector<uint8_t> tokenizer::find_alone() const {
     std::vector<uint8_t> bits((s->n_vocab + 7) / 8);
-    scratch x;
+    encode_scratch x;
     token_list tokens;
     for (uint32_t id = 0; id < s->n_vocab; id++) {
         const uint8_t *p;
@@ -722,14 +722,14 @@ static void open_steps(opener *o, tokenizer::settings *s) {
     s->charsmap.n_bytes = n_bytes;
 }
 
-static void open_template(opener *o, const char *name, const tokenizer::settings &s, uint32_t n_types, bool is_pair, std::vector<piece> *out) {
+static void open_template(opener *o, const char *name, const tokenizer::settings &s, uint32_t n_types, bool is_pair, std::vector<template_piece> *out) {
     uint32_t n;
     const uint32_t *words = o->words(name, &n);
     if (n == 0 || n % 3 != 0 || n > 300) o->refuse("the template '%s' is missing or damaged", name);
     if (!o->ok()) return;
     size_t n_texts[2] = {0, 0};
     for (uint32_t i = 0; i < n; i += 3) {
-        const piece p{words[i], words[i + 1], words[i + 2]};
+        const template_piece p{words[i], words[i + 1], words[i + 2]};
         if (p.kind > 2 || (p.kind == 2 && p.id >= s.n_vocab) || p.type > INT32_MAX) return o->refuse("the template '%s' is damaged", name);
         if (n_types && p.type >= n_types) return o->refuse("the template '%s' has segments beyond those of the model", name);
         if (p.kind < 2) n_texts[p.kind]++;

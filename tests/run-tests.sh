@@ -131,11 +131,13 @@ replay_tests() {
 
 # ---- the sources as a whole ----
 
+read -r -a sources < <(make --no-print-directory -s lib-sources)
+objects=("${sources[@]/#/$B/}") objects=("${objects[@]/%/.o}")
+
 # One compiler command without any flag of ours: what an embedder's own build may do. It must give the same bits.
 # shellcheck disable=SC2317 # called through run
 bare_build() {
-    local sources dir=$B/bare two=('the dog sleeps' 'a cat sleeps')
-    read -r -a sources < <(make --no-print-directory -s lib-sources)
+    local dir=$B/bare two=('the dog sleeps' 'a cat sleeps')
     mkdir -p "$dir" &&
         "$CXX" -std=c++17 -O1 -shared -fPIC "${sources[@]}" -o "$dir/libsq.so" &&
         "$CC" -std=c11 -Wall -Wextra -pedantic -Werror -I. examples/hello.c -L"$dir" -lsq -lm -o "$dir/hello" &&
@@ -168,7 +170,10 @@ main() {
     if [[ $mode != --programs ]]; then
         run 'bare build' bare_build
         run test-includes bash tests/test-includes.sh
-        run test-symbols bash tests/test-symbols.sh "$OUT"
+        run test-symbols bash tests/test-symbols.sh "$OUT" "${objects[@]}"
+        run test-clash bash tests/test-clash.sh "$OUT" "$MODEL" "${objects[@]}"
+        run test-static bash tests/test-static.sh "$OUT" "$MODEL" "$B"/examples/*.cpp.o
+        run test-amalgamation bash tests/test-amalgamation.sh "$OUT" "$B"/examples/*.cpp.o
         run 'README example' readme_example
         run test-bindings bash tests/test-bindings.sh
     fi
