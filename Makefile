@@ -81,6 +81,7 @@ REPLAY_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/replay/%,$(FUZZ_SRC))
 FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/fuzz/%,$(FUZZ_SRC))
 BENCH_PROGRAMS := $(filter-out $(B)/bench/worker,$(patsubst tests/bench/%.cpp,$(B)/bench/%,$(BENCH_SRC)))
 PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
+AMALGAMATION := $(OUT)/amalgamation/sq-amalgamation.cpp
 
 # ---- rules ----
 
@@ -95,7 +96,6 @@ programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello $(AMALGAMATION)
 lib-sources:
 	@echo $(LIB_SRC)
 
-AMALGAMATION := $(OUT)/amalgamation/sq-amalgamation.cpp
 amalgamation: $(AMALGAMATION)
 $(AMALGAMATION): cmake/amalgamate.awk LICENSE $(LIB_SRC) $(wildcard sq*.h) sq-unicode.inc
 	@mkdir -p $(@D)

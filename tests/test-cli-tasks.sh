@@ -37,7 +37,7 @@ check 'classify' 0 "$sq" classify -m "$nli" 'the dog sleeps' 'a cat'
 lines 'classify' out 8
 holds 'classify' out '^the dog sleeps$'
 holds 'classify' out '^  0\.[0-9]{4}  (entailment|neutral|contradiction)$'
-if sed -n 2,4p out | sort -rn -c 2>/dev/null; then pass; else complain 'classify: not the best first'; fi
+if sed -n 2,4p out | sort -s -rn -c 2>/dev/null; then pass; else complain 'classify: not the best first'; fi
 check 'classify a pair' 0 "$sq" classify -m "$nli" --pair --format jsonl 'the dog sleeps' 'a cat'
 lines 'classify a pair' out 1
 holds 'classify a pair' out '^\{"label":"[a-z]+","labels":\["entailment","neutral","contradiction"\],"scores":\['"$number,$number,$number"'\],"logits":\['"$number,$number,$number"'\]\}$'
