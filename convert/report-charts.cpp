@@ -18,7 +18,7 @@ namespace {
 using namespace markup;
 
 // Told apart by shape and by colours that are distinct for the colour-blind too (Okabe and Ito's palette).
-constexpr const char *GREY = "#767676", *BLUE = "#0072b2", *ORANGE = "#b34700", *GREEN = "#00795a", *RULE = "#dddddd", *TEXT = "#333333";
+constexpr const char *GREY = "#767676", *BLUE = "#0072b2", *ORANGE = "#b34700", *GREEN = "#00795a", *RULE = "#dddddd";
 
 // A logarithmic scale from values [lo, hi] to places [from, to]; values outside go to its ends.
 struct log_scale {

@@ -15,8 +15,8 @@ struct bounds {
 // TorchAO's SmoothQuant, dynamic, gives 0.9917 and 0.9987 on minilm's texts, 0.9989 and 0.9997 on e5's; OpenVINO, static, 0.9908 and 0.9966, 0.9917 and 0.9976.
 // Checkpoints whose reference is logits have no such bounds.
 const bounds BOUNDS[] = {
-    {"minilm", 0.997, 0.9992, 0.994, 0.998},   {"minilm-distilbert", 0.997, 0.9992, 0.994, 0.998}, {"e5", 0.9993, 0.9997, 0.9985, 0.9995},
-    {"e5-xlmr", 0.9993, 0.9997, 0.9985, 0.9995}, {"reranker", 0, 0, 0, 0},                          {"categorium-en", 0, 0, 0, 0},
+    {"minilm", 0.997, 0.9992, 0.994, 0.998},   {"minilm-distilbert", 0.997, 0.9992, 0.994, 0.998}, {"e5", 0.9993, 0.9997, 0.997, 0.999},
+    {"e5-xlmr", 0.9993, 0.9997, 0.997, 0.999}, {"reranker", 0, 0, 0, 0},                          {"categorium-en", 0, 0, 0, 0},
 };
 
 // Rows of one query, or a row's own labels, compared where float's margin exceeds this.
