@@ -74,6 +74,9 @@ inline void *counted(void *p) {
 
 } // namespace alloc_hooks
 
+// Libraries must find these instead of the C library's, whatever -fvisibility says.
+#pragma GCC visibility push(default)
+
 #define ALLOC_HOOKS_MAY alloc_hooks::may(__builtin_return_address(0))
 
 #if CHECK_SANITIZED
@@ -142,6 +145,8 @@ int munmap(void *address, size_t n) noexcept {
     return static_cast<int>(syscall(SYS_munmap, address, n));
 }
 }
+
+#pragma GCC visibility pop
 
 #endif
 
