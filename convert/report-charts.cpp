@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "markup.h"
+#include "report.h"
 
 namespace sq {
 
@@ -166,9 +167,8 @@ std::string error_chart(const convert_result &r) {
     panel attention(4, n_layers, lo, hi), legend(5, n_layers, lo, hi);
     attention.axes("attention in integers");
     for (size_t i = 0; i < r.attention.size(); i++) {
-        const attention_report &a = r.attention[i];
-        const bool is_float = !strcmp(a.weights, "f32");
-        if (!is_float || a.error > 0) attention.error(i, NAN, a.error, is_float ? IN_FLOAT : STATIC);
+        const bool is_float = !strcmp(attention_form(r, i), "f32");
+        if (!is_float || r.attention[i].error > 0) attention.error(i, NAN, r.attention[i].error, is_float ? IN_FLOAT : STATIC);
     }
     legend.legend();
     return picture(PANELS_IN_ROW * PANEL_WIDTH, 2 * PANEL_HEIGHT, "errors", "Relative error of each layer",

@@ -1,5 +1,5 @@
 // convert/report-html.cpp - the report as one page of HTML: what was converted, how near it comes to the float model, and layer by layer why.
-#include <string.h>
+#include <stdio.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,11 +80,17 @@ std::string calibration_text(const convert_options &options, const convert_resul
     return counts + "of " + options.calibration_file + (r.calibration_source.empty() ? "" : " (CRC-32 " + r.calibration_source + ")");
 }
 
+std::string budget_text(const budget &b) {
+    const std::string cos = b.cos > 0 ? "mean cosine of at least " + four_digits(b.cos) : "", kl = b.kl > 0 ? "mean KL of at most " + four_digits(b.kl) + " nats" : "";
+    return cos + (cos.empty() || kl.empty() ? "" : ", ") + kl;
+}
+
 std::string conversion(const convert_options &options, const convert_result &r) {
     const char *const modes[] = {"static: INT8, activation scales fixed by calibration", "dynamic: INT8, activation scales found for each token", "float: not quantised"};
     std::string rows = row(header("Checkpoint") + cell(options.checkpoint + (options.synthetic ? " (random weights)" : ""))) + row(header("Model") + cell(r.description)) +
                        row(header("Mode") + cell(modes[static_cast<size_t>(options.mode)]));
     if (!r.layers.empty()) rows += row(header("Calibrated on") + cell(calibration_text(options, r)));
+    if (options.budget.is_wanted()) rows += row(header("Budget") + cell(budget_text(options.budget)));
     rows += row(header("Model file") + cell(options.output)) + row(header("Converter") + cell(std::string("sq ") + sq_version_string()));
     return tag("table", tag("tbody", rows)) + "\n";
 }
@@ -112,10 +118,13 @@ std::string agreement_part(const convert_result &r) {
 
 // ---- errors ----
 
-std::string attention_row(const attention_report &a, const std::string &first) {
-    const bool is_float = !strcmp(a.weights, "f32"), is_tried = !is_float || a.error > 0;
-    return row(first + cell("attention") + cell(is_float ? "float" : std::string("integers, weights of ") + a.weights) + cell("") + figure(is_tried ? fixed(a.clip, 2) : "-") +
-               figure("-") + figure(is_tried ? percent(a.error) : "-"));
+// first: the cell that all rows of the layer share
+std::string attention_row(const convert_result &r, size_t layer, const std::string &first) {
+    const attention_report &a = r.attention[layer];
+    const std::string form = attention_form(r, layer);
+    const bool is_tried = form != "f32" || a.error > 0; // heads can be too wide for integers
+    return row(first + cell("attention") + cell(form == "f32" ? "float" : "integers, weights of " + form) + cell("") + figure(is_tried ? fixed(a.clip, 2) : "-") + figure("-") +
+               figure(is_tried ? percent(a.error) : "-"));
 }
 
 std::string errors_part(const convert_result &r) {
@@ -129,7 +138,7 @@ std::string errors_part(const convert_result &r) {
         for (const layer_report &l : r.layers)
             if (l.layer == i) linear.push_back(&l);
         const std::string first = tag("th", {{"scope", "rowgroup"}, {"rowspan", std::to_string(linear.size() + 1)}}, std::to_string(i));
-        std::string rows = attention_row(r.attention[i], first);
+        std::string rows = attention_row(r, i, first);
         for (const layer_report *l : linear)
             rows += row(cell(ROLE_NAMES[l->role]) + cell(form_of(*l)) + cell(l->chosen.smoothing) + figure(l->chosen.is_dynamic ? "-" : fixed(l->chosen.clip, 2)) +
                         figure(percent(l->chosen.plain_error)) + figure(percent(l->chosen.error)));

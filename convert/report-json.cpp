@@ -56,6 +56,11 @@ std::string calibration_of(const convert_options &options, const convert_result 
                    {"tokens", number(r.n_tokens)}});
 }
 
+std::string budget_of(const budget &b) {
+    if (!b.is_wanted()) return "null";
+    return object({{"cosine", b.cos > 0 ? number(b.cos) : "null"}, {"kl", b.kl > 0 ? number(b.kl) : "null"}});
+}
+
 std::string held_back(const agreement &a) {
     if (a.n_texts == 0) return "null";
     return object({{"texts", number(a.n_texts)},
@@ -91,7 +96,7 @@ std::string report_json(const convert_options &options, const convert_result &r)
     for (const budget_step &s : r.steps)
         steps.push_back(object({{"layer", number(s.layer)}, {"part", text(ROLE_NAMES[s.role])}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
     for (const attention_report &a : r.attention)
-        attention.push_back(object({{"layer", number(attention.size())}, {"form", text(a.weights)}, {"clip", number(a.clip)}, {"error", number(a.error)}}));
+        attention.push_back(object({{"layer", number(attention.size())}, {"form", text(attention_form(r, attention.size()))}, {"clip", number(a.clip)}, {"error", number(a.error)}}));
     for (const layer_report &l : r.layers) linear.push_back(linear_layer(l));
     return object({{"sq", text(sq_version_string())},
                    {"checkpoint", text(options.checkpoint)},
@@ -101,6 +106,7 @@ std::string report_json(const convert_options &options, const convert_result &r)
                    {"mode", text(mode_of(options))},
                    {"calibration", calibration_of(options, r)},
                    {"held_back", held_back(r.result)},
+                   {"budget", budget_of(options.budget)},
                    {"before_budget", held_back(r.before_budget)},
                    {"budget_steps", array(steps)},
                    {"attention", array(attention)},

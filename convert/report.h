@@ -12,9 +12,10 @@
 //     "calibration"      null for float; {"source": "built-in" or the file, "crc32": of the file or null, "texts", "tokens": observed}
 //     "held_back"        null if no text was held back; {"texts", "cosine_lowest", "cosine_mean": of final vectors to the float model's, "kl_mean", "kl_highest": of
 //                        its probabilities, nats; null without a head}
+//     "budget"           null, or what the means were to reach: {"cosine", "kl"}, null if not demanded
 //     "before_budget"    the same, before the budget's steps
 //     "budget_steps"     in order: {"layer", "part", "form": what it became, "held_back": then, as above}
-//     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention}
+//     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention, even if it is f32}
 //     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
 //                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median": largest
 //                        magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
@@ -42,6 +43,9 @@ int write_report(const std::string &path, const convert_options &options, const 
 
 const char *mode_of(const convert_options &options); // "static", "dynamic", "float"
 const char *form_of(const layer_report &l);          // likewise
+
+// "8 bits", "16 bits" or "f32"; where the budget left the queries, keys and values in float, attention is f32 too.
+const char *attention_form(const convert_result &r, size_t layer);
 
 } // namespace sq
 

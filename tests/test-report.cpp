@@ -55,6 +55,7 @@ static convert_options small_options() {
     o.checkpoint = HOSTILE;
     o.output = "out.sq";
     o.calibration_file = "texts.txt";
+    o.budget.cos = 0.996;
     return o;
 }
 
@@ -120,6 +121,8 @@ static void test_json() {
     CHECK_EQ(at(v, {"calibration", "texts"}).integer, 7);
     CHECK_EQ(at(v, {"calibration", "tokens"}).integer, 91);
     check_agreement(at(v, {"held_back"}), r.result);
+    CHECK_EQ(at(v, {"budget", "cosine"}).number, 0.996);
+    CHECK(at(v, {"budget", "kl"}).is_null());
     check_agreement(at(v, {"before_budget"}), r.before_budget);
     if (CHECK_EQ(at(v, {"budget_steps"}).items.size(), 1)) {
         const json::value &step = at(v, {"budget_steps"}).items[0];
@@ -184,7 +187,7 @@ static void test_page() {
     const std::string page = report_html(small_options(), small_result());
     check_harmless(page);
     CHECK(has(page, "&lt;script&gt;alert(1)&lt;/script&gt;&amp;\xEF\xBF\xBD\xEF\xBF\xBD(\xEF\xBF\xBD'"));
-    for (const char *expected : {"BERT, 2 layers, 5 wide", "7 texts, 91 tokens, of texts.txt (CRC-32 0badcafe)", "before the budget's steps", "layer 1 down made float",
+    for (const char *expected : {"BERT, 2 layers, 5 wide", "7 texts, 91 tokens, of texts.txt (CRC-32 0badcafe)", "mean cosine of at least 0.996", "before the budget's steps", "layer 1 down made float",
                                  "0.99340", "0.99770", "0.001", "Of 8 linear layers 6 are static INT8, 1 dynamic INT8 and 1 float.", "101.230 % (layer 1 qkv)"})
         if (!CHECK(has(page, expected))) fprintf(stderr, "  %s\n", expected);
     // Layer 0's qkv and attention in the table of errors, its outlier among the channels
