@@ -84,7 +84,7 @@ std::string linear_layer(const layer_report &l) {
                    {"error_without_smoothing", number(l.chosen.plain_error)},
                    {"error", number(l.chosen.error)},
                    {"before", summary(f.before)},
-                   {"after", summary(f.after)},
+                   {"after", f.has_after ? summary(f.after) : "null"},
                    {"largest", "[" + joined(largest, ",") + "]"},
                    {"channels", object({{"lo", numbers(l.lo)}, {"hi", numbers(l.hi)}, {"factor", numbers(l.chosen.s)}})}});
 }

@@ -19,7 +19,8 @@
 //     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
 //                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median": largest
 //                        magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
-//                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}
+//                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}. The heads change their bases before
+//                        "out" is smoothed: its "after" is null, and its factors are those of the changed channels
 #ifndef SQ_CONVERT_REPORT_H
 #define SQ_CONVERT_REPORT_H
 
