@@ -18,7 +18,7 @@ namespace {
 using namespace markup;
 
 // Told apart by shape and by colours that are distinct for the colour-blind too (Okabe and Ito's palette).
-constexpr const char *GREY = "#767676", *BLUE = "#0072b2", *ORANGE = "#b34700", *GREEN = "#00795a", *RULE = "#dddddd", *TEXT = "#333333";
+constexpr const char *GREY = "#767676", *BLUE = "#0072b2", *ORANGE = "#b34700", *GREEN = "#00795a", *RULE = "#dddddd";
 
 // A logarithmic scale from values [lo, hi] to places [from, to]; values outside go to its ends.
 struct log_scale {
@@ -95,7 +95,8 @@ class panel {
 
     void axes(const std::string &title) {
         out_ += tag("text", {{"x", place(left())}, {"y", place(y0_ + 16)}, {"font-weight", "bold"}}, escaped(title));
-        for (double tick : ticks(y_)) out_ += line(left(), y_.at(tick), right(), y_.at(tick), RULE) + label(left() - 5, y_.at(tick) + 4, "end", short_number(100 * tick) + " %");
+        for (double tick : ticks(y_))
+            out_ += line(left(), y_.at(tick), right(), y_.at(tick), RULE) + label(left() - 5, y_.at(tick) + 4, "end", short_number(100 * tick) + " %");
         const size_t step = (n_layers_ + 11) / 12; // a dozen numbers fit
         for (size_t i = 0; i < n_layers_; i += step) out_ += label(x(i), y_.from + 16, "middle", std::to_string(i));
         out_ += label((left() + right()) / 2, y_.from + 30, "middle", "layer");
@@ -129,10 +130,10 @@ class panel {
 
 // Over all errors that the chart shows, to the next ticks; at least from 1 % to 2 %
 std::pair<double, double> range_of_errors(const convert_result &r) {
-    constexpr double LEAST = 1e-5; // an error of 0 has no place on the scale
+    constexpr double LEAST = 1e-5; // less goes to the edge
     double lo = 0.01, hi = 0.02;
     const auto include = [&](double error) {
-        if (!std::isfinite(error)) return;
+        if (!std::isfinite(error) || error <= 0) return;
         lo = std::min(lo, std::max(LEAST, error));
         hi = std::max(hi, error);
     };
@@ -199,8 +200,8 @@ std::string channel_strip(const channel_figures &f, double most, const std::stri
     std::string id = name;
     std::replace(id.begin(), id.end(), ' ', '-');
     return picture(STRIP_WIDTH, STRIP_HEIGHT, id, "Channels of " + name,
-                   "Largest magnitude of each input channel over that of the median channel, largest channel left, both axes logarithmic: dashed before smoothing, solid after; "
-                   "above the thin line a channel is an outlier.",
+                   "Largest magnitude of each input channel over that of the median channel, largest channel left, both axes logarithmic: dashed before smoothing, "
+                   "solid after; above the thin line a channel is an outlier.",
                    content);
 }
 

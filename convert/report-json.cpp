@@ -95,8 +95,8 @@ std::string report_json(const convert_options &options, const convert_result &r)
     std::vector<std::string> steps, attention, linear;
     for (const budget_step &s : r.steps)
         steps.push_back(object({{"layer", number(s.layer)}, {"part", text(ROLE_NAMES[s.role])}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
-    for (const attention_report &a : r.attention)
-        attention.push_back(object({{"layer", number(attention.size())}, {"form", text(attention_form(r, attention.size()))}, {"clip", number(a.clip)}, {"error", number(a.error)}}));
+    for (size_t i = 0; i < r.attention.size(); i++)
+        attention.push_back(object({{"layer", number(i)}, {"form", text(attention_form(r, i))}, {"clip", number(r.attention[i].clip)}, {"error", number(r.attention[i].error)}}));
     for (const layer_report &l : r.layers) linear.push_back(linear_layer(l));
     return object({{"sq", text(sq_version_string())},
                    {"checkpoint", text(options.checkpoint)},
