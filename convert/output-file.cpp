@@ -54,9 +54,10 @@ int output_file::open(const std::string &path, message *why) {
     path_ = path;
     target_ = followed(path);
     const bool in_place = is_device(target_);
-    if (!in_place) temporary_ = target_ + ".XXXXXX";
-    do fd_ = in_place ? ::open(target_.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&temporary_[0], O_CLOEXEC);
-    while (fd_ < 0 && errno == EINTR);
+    do {
+        if (!in_place) temporary_ = target_ + ".XXXXXX"; // anew: an interrupted mkostemp may have filled it in
+        fd_ = in_place ? ::open(target_.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(&temporary_[0], O_CLOEXEC);
+    } while (fd_ < 0 && errno == EINTR);
     if (fd_ >= 0) return SQ_OK;
     const int cause = errno;
     temporary_.clear();

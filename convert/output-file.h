@@ -34,7 +34,8 @@ class output_file {
     int fd_ = -1;
 };
 
-// Before hours of work rather than after: the file can be created, and is none of `others`, neither by another name nor once it exists. Returns SQ_OK, SQ_E_IO or SQ_E_ARG.
+// Before hours of work rather than after: the file can be created, and is none of `others`, neither by another name nor once it exists.
+// Returns SQ_OK, SQ_E_IO or SQ_E_ARG.
 int check_output_file(const std::string &path, const std::vector<std::string> &others, message *why);
 
 // Paths of all that is in a folder; none if it cannot be read.

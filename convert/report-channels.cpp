@@ -35,7 +35,7 @@ channel_figures channels_of(const layer_report &l) {
         before.push_back(all[j].before);
         after.push_back(all[j].after);
     }
-    channel_figures f{summarised(std::move(before)), summarised(std::move(after)), {}};
+    channel_figures f{summarised(std::move(before)), summarised(std::move(after)), {}, l.role != OUT};
     std::stable_sort(all.begin(), all.end(), [](const channel &a, const channel &b) { return a.before > b.before; });
     all.resize(std::min(all.size(), N_LARGEST));
     f.largest = std::move(all);

@@ -27,12 +27,15 @@ struct channel {
     uint32_t index;
     float lo, hi;         // before smoothing
     float factor;         // smoothing divides by it
-    double before, after; // largest magnitude
+    double before, after; // smoothing: largest magnitude
 };
 
 struct channel_figures {
     magnitudes before, after;     // smoothing
     std::vector<channel> largest; // before smoothing, largest first: up to N_LARGEST
+    // False for the attention output: its heads change their bases before smoothing, so each channel afterwards is a sum of several, and its factor is not one of a
+    // channel before. Then `after` and what is after in `largest` say nothing.
+    bool has_after = true;
 };
 constexpr size_t N_LARGEST = 5;
 

@@ -29,7 +29,16 @@ struct log_scale {
     }
 };
 
-// 1, 2, 5, 10, ... within the scale; more than two decades: 1, 10, ...
+// The largest of ..., 0.5, 1, 2, 5, 10, ... that is not above x > 0, and the smallest that is not below
+double tick_below(double x) {
+    const double decade = pow(10, floor(log10(x)));
+    for (double step : {5.0, 2.0})
+        if (decade * step <= x) return decade * step;
+    return decade;
+}
+double tick_above(double x) { return 1 / tick_below(1 / x); }
+
+// 1, 2, 5, 10, ... within the scale; if it has more than two decades 1, 10, ...
 std::vector<double> ticks(const log_scale &s) {
     const bool all = s.hi / s.lo < 110;
     std::vector<double> out;
@@ -86,7 +95,8 @@ class panel {
 
     void axes(const std::string &title) {
         out_ += tag("text", {{"x", place(left())}, {"y", place(y0_ + 16)}, {"font-weight", "bold"}}, escaped(title));
-        for (double tick : ticks(y_)) out_ += line(left(), y_.at(tick), right(), y_.at(tick), RULE) + label(left() - 5, y_.at(tick) + 4, "end", short_number(100 * tick) + " %");
+        for (double tick : ticks(y_))
+            out_ += line(left(), y_.at(tick), right(), y_.at(tick), RULE) + label(left() - 5, y_.at(tick) + 4, "end", short_number(100 * tick) + " %");
         const size_t step = (n_layers_ + 11) / 12; // a dozen numbers fit
         for (size_t i = 0; i < n_layers_; i += step) out_ += label(x(i), y_.from + 16, "middle", std::to_string(i));
         out_ += label((left() + right()) / 2, y_.from + 30, "middle", "layer");
@@ -118,23 +128,23 @@ class panel {
     std::string out_;
 };
 
-// Over all errors that the chart shows, a little wider; at least from 1 % to 2 %
+// Over all errors that the chart shows, to the next ticks; at least from 1 % to 2 %
 std::pair<double, double> range_of_errors(const convert_result &r) {
-    constexpr double LEAST = 1e-5; // an error of 0 has no place on the scale
+    constexpr double LEAST = 1e-5; // less goes to the edge
     double lo = 0.01, hi = 0.02;
     const auto include = [&](double error) {
-        if (!std::isfinite(error)) return;
+        if (!std::isfinite(error) || error <= 0) return;
         lo = std::min(lo, std::max(LEAST, error));
         hi = std::max(hi, error);
     };
     for (const layer_report &l : r.layers) include(l.chosen.plain_error), include(l.chosen.error);
     for (const attention_report &a : r.attention) include(a.error);
-    return {lo / 1.15, hi * 1.15};
+    return {tick_below(lo * 0.95), tick_above(hi * 1.05)}; // no mark on the edge
 }
 
 // ---- channels of a linear layer ----
 
-constexpr double STRIP_WIDTH = 440, STRIP_HEIGHT = 128, STRIP_LEFT = 44, STRIP_RIGHT = 10, STRIP_TOP = 8, STRIP_BOTTOM = 32;
+constexpr double STRIP_WIDTH = 440, STRIP_HEIGHT = 140, STRIP_LEFT = 44, STRIP_RIGHT = 10, STRIP_TOP = 8, STRIP_BOTTOM = 34;
 constexpr double STRIP_POINTS = 60; // of a curve, at most
 constexpr double STRIP_LEAST = 0.1; // bottom of the scale, in medians
 
@@ -183,13 +193,15 @@ std::string channel_strip(const channel_figures &f, double most, const std::stri
     std::string content;
     for (double tick : ticks(y)) content += line(x.from, y.at(tick), x.to, y.at(tick), RULE) + label(x.from - 5, y.at(tick) + 4, "end", short_number(tick) + "x");
     for (double tick : ticks({1, x.hi, 0, 1})) content += label(x.at(tick), y.from + 13, "middle", short_number(tick));
-    content += line(x.from, y.at(OUTLIER_RATIO), x.to, y.at(OUTLIER_RATIO), ORANGE);
-    content += curve(f.before, x, y, GREY, "5 3") + curve(f.after, x, y, BLUE, "none");
+    content += label((x.from + x.to) / 2, y.from + 28, "middle", "rank of the channel");
+    content += line(x.from, y.at(OUTLIER_RATIO), x.to, y.at(OUTLIER_RATIO), ORANGE) + label(x.to, y.at(OUTLIER_RATIO) - 4, "end", "outliers");
+    content += curve(f.before, x, y, GREY, "5 3");
+    if (f.has_after) content += curve(f.after, x, y, BLUE, "none");
     std::string id = name;
     std::replace(id.begin(), id.end(), ' ', '-');
     return picture(STRIP_WIDTH, STRIP_HEIGHT, id, "Channels of " + name,
-                   "Largest magnitude of each input channel over that of the median channel, largest channel left, both axes logarithmic: dashed before smoothing, solid after; "
-                   "above the thin line a channel is an outlier.",
+                   "Largest magnitude of each input channel over that of the median channel, largest channel left, both axes logarithmic: dashed before smoothing, "
+                   "solid after; above the thin line a channel is an outlier.",
                    content);
 }
 

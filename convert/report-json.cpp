@@ -84,7 +84,7 @@ std::string linear_layer(const layer_report &l) {
                    {"error_without_smoothing", number(l.chosen.plain_error)},
                    {"error", number(l.chosen.error)},
                    {"before", summary(f.before)},
-                   {"after", summary(f.after)},
+                   {"after", f.has_after ? summary(f.after) : "null"},
                    {"largest", "[" + joined(largest, ",") + "]"},
                    {"channels", object({{"lo", numbers(l.lo)}, {"hi", numbers(l.hi)}, {"factor", numbers(l.chosen.s)}})}});
 }
@@ -95,8 +95,8 @@ std::string report_json(const convert_options &options, const convert_result &r)
     std::vector<std::string> steps, attention, linear;
     for (const budget_step &s : r.steps)
         steps.push_back(object({{"layer", number(s.layer)}, {"part", text(ROLE_NAMES[s.role])}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
-    for (const attention_report &a : r.attention)
-        attention.push_back(object({{"layer", number(attention.size())}, {"form", text(attention_form(r, attention.size()))}, {"clip", number(a.clip)}, {"error", number(a.error)}}));
+    for (size_t i = 0; i < r.attention.size(); i++)
+        attention.push_back(object({{"layer", number(i)}, {"form", text(attention_form(r, i))}, {"clip", number(r.attention[i].clip)}, {"error", number(r.attention[i].error)}}));
     for (const layer_report &l : r.layers) linear.push_back(linear_layer(l));
     return object({{"sq", text(sq_version_string())},
                    {"checkpoint", text(options.checkpoint)},

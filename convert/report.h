@@ -17,9 +17,10 @@
 //     "budget_steps"     in order: {"layer", "part", "form": what it became, "held_back": then, as above}
 //     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention, even if it is f32}
 //     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
-//                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median": largest
-//                        magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
-//                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}
+//                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median":
+//                        largest magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
+//                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}. The heads change their bases before
+//                        "out" is smoothed: its "after" is null, and its factors are those of the changed channels
 #ifndef SQ_CONVERT_REPORT_H
 #define SQ_CONVERT_REPORT_H
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tests/test-report.sh - sq-convert --report: both files come, are well-formed whatever the checkpoint is called, and a bad place for them is refused before the conversion.
+# tests/test-report.sh - sq-convert --report: both files come, are well-formed whatever the checkpoint is called, and a bad place for them is refused before the
+# conversion.
 #
 # usage: test-report.sh SQ_CONVERT CHECKPOINT
 set -euo pipefail
