@@ -54,8 +54,11 @@ CXX_ALL = -std=c++17 $(COMMON)
 C_ALL = -std=c11 -pedantic $(COMMON)
 
 # OpenMP serves sq-convert's loops only. Without it (clang without libomp) sq-convert computes on one core.
-PROBE_OPENMP = printf 'int main() {\n\#pragma omp parallel\n{}\nreturn 0; }\n' | $(CXX) -fopenmp -x c++ - -o /dev/null 2>/dev/null && echo -fopenmp
-OPENMP ?= $(shell $(PROBE_OPENMP))
+# The probe links a loop that no optimiser removes, into a file: zig links nothing for /dev/null.
+PROBE_OPENMP = t=$$(mktemp) && printf 'int main(int n, char **) {\n\#pragma omp parallel reduction(+ : n)\n++n;\nreturn n; }\n' | $(CXX) -fopenmp -x c++ - -o $$t 2>/dev/null && echo -fopenmp; rm -f $$t
+ifeq ($(origin OPENMP),undefined)
+OPENMP := $(shell $(PROBE_OPENMP))
+endif
 
 # ---- sources ----
 
