@@ -217,7 +217,7 @@ san:
 # libgomp is not built for ThreadSanitizer, which then sees races that are none: no OpenMP here.
 tsan:
 	$(MAKE) B=build-tsan OUT=build-tsan CXXFLAGS='-O1 -g -fsanitize=thread' OPENMP= programs
-	B=build-tsan OUT=build-tsan bash tests/run-tests.sh --programs test-threads test-forward test-api test-amx
+	B=build-tsan OUT=build-tsan bash tests/run-tests.sh --programs test-threads test-forward test-api test-amx test-signals
 
 FUZZ_CXX ?= $(firstword $(foreach c,clang++ clang++-14,$(if $(shell command -v $(c)),$(c))) clang++)
 fuzz:

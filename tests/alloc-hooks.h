@@ -35,7 +35,7 @@ inline std::atomic<long> n_live{0}; // blocks and maps that have not been given 
 inline std::atomic<long> until_failure{-1}; // allocations that still succeed before one fails; -1: none fails
 inline std::atomic<bool> fails_on{false};   // whether all that follow fail too
 inline std::atomic<size_t> n_failed{0};
-inline std::atomic<bool (*)(const void *caller)> is_exempt{nullptr}; // allocations of this caller do not count and do not fail
+inline std::atomic<bool (*)(const void *caller)> is_exempt{nullptr}; // this caller's allocations do not fail: the next one does
 
 // Makes the n-th allocation from now on fail, counted from 0; with `on` the later ones too.
 inline void fail_at(long n, bool on) {
@@ -55,12 +55,12 @@ inline bool may(const void *caller) {
     n_allocations++;
     const long left = until_failure;
     if (left < 0) return true;
-    const auto exempt = is_exempt.load();
-    if (exempt && exempt(caller)) return true;
     if (left > 0) {
         until_failure = left - 1;
         return true;
     }
+    const auto exempt = is_exempt.load();
+    if (exempt && exempt(caller)) return true;
     if (!fails_on) until_failure = -1;
     n_failed++;
     errno = ENOMEM;
@@ -113,6 +113,7 @@ void *realloc(void *p, size_t n) {
     void *fresh = __libc_realloc(p, n);
     return p ? fresh : alloc_hooks::counted(fresh);
 }
+void *memalign(size_t a, size_t n) { return ALLOC_HOOKS_MAY ? alloc_hooks::counted(__libc_memalign(a, n)) : nullptr; }
 void *aligned_alloc(size_t a, size_t n) { return ALLOC_HOOKS_MAY ? alloc_hooks::counted(__libc_memalign(a, n)) : nullptr; }
 int posix_memalign(void **p, size_t a, size_t n) {
     if (!ALLOC_HOOKS_MAY) return ENOMEM;
