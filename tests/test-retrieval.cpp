@@ -53,7 +53,7 @@ using scores = std::vector<std::vector<double>>; // cosines: [queries][passages]
 std::vector<scores> search(const std::string &bytes, const subject &s, const std::vector<text_file> &queries, const text_file &passages) {
     const model_handle m = load(bytes);
     if (!m) return {};
-    const ctx_handle c = context(m);
+    const ctx_handle c = context(m, 2);
     const size_t width = m->arch.width;
     const std::vector<float> p = vectors(m, c, passages.lines, s.passage_prefix);
     std::vector<scores> out;
