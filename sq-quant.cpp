@@ -64,9 +64,9 @@ void observer::see(const float *x, size_t rows, size_t stride, bool keep) {
     }
 }
 
-void observer::shift(const std::vector<float> &center) {
-    for (size_t j = 0; j < k_; j++) lo_[j] = std::min(0.0f, lo_[j] - center[j]), hi_[j] = std::max(0.0f, hi_[j] - center[j]);
-    for (size_t i = 0; i < rows_.size(); i++) rows_[i] -= center[i % k_];
+void observer::divide(const std::vector<float> &s) {
+    for (size_t j = 0; j < k_; j++) lo_[j] /= s[j], hi_[j] /= s[j];
+    for (size_t i = 0; i < rows_.size(); i++) rows_[i] /= s[i % k_];
 }
 
 std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength) {
@@ -245,22 +245,15 @@ aligned<float> run_float(const kernels &k, const float_linear &l, const observer
 
 constexpr double FLOOR = 0.1; // of the mean energy is added to each row's, so that rows of next to no output do not decide
 
-// [n] means of the columns of rows `columns` apart
-std::vector<double> column_means(const float *y, size_t rows, size_t n, size_t columns) {
-    std::vector<double> mean(n, 0.0);
-    for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < n; j++) mean[j] += static_cast<double>(y[r * columns + j]) / static_cast<double>(rows);
-    return mean;
-}
-
 // See `choice`; y is the float layer's output, shared by all candidates of a search.
 double error_against(const float *y, const float *z, size_t rows, size_t n, size_t columns) {
-    const std::vector<double> y_mean = column_means(y, rows, n, columns), z_mean = column_means(z, rows, n, columns);
-    std::vector<double> lost(rows, 0.0), own(rows, 0.0);
+    std::vector<double> mean(n, 0.0), lost(rows, 0.0), own(rows, 0.0);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < n; j++) mean[j] += y[r * columns + j] / static_cast<double>(rows);
     double all = 0;
     for (size_t r = 0; r < rows; r++) {
         for (size_t j = 0; j < n; j++) {
-            const double v = static_cast<double>(y[r * columns + j]) - y_mean[j], d = static_cast<double>(z[r * columns + j]) - z_mean[j] - v;
+            const double d = static_cast<double>(z[r * columns + j]) - y[r * columns + j], v = y[r * columns + j] - mean[j];
             lost[r] += d * d;
             own[r] += v * v;
         }
@@ -421,13 +414,11 @@ void attention_observer::see(const float *x, size_t rows, size_t stride) {
     starts_.push_back(starts_.back() + rows);
 }
 
-void attention_observer::change_values(const std::vector<float> &center, const std::vector<float> &s) {
+void attention_observer::divide_values(const std::vector<float> &s) {
     const size_t columns = 3 * width_;
-    const auto changed = [&](float v, size_t j) { return (v - center[j]) / s[j]; };
-    for (size_t j = 0; j < width_; j++)
-        for (auto *bound : {&lo_, &hi_}) (*bound)[2 * width_ + j] = changed((*bound)[2 * width_ + j], j);
+    for (size_t j = 0; j < width_; j++) lo_[2 * width_ + j] /= s[j], hi_[2 * width_ + j] /= s[j];
     for (size_t i = 0; i < rows_.size(); i++)
-        if (i % columns >= 2 * width_) rows_[i] = changed(rows_[i], i % columns - 2 * width_);
+        if (i % columns >= 2 * width_) rows_[i] /= s[i % columns - 2 * width_];
 }
 
 namespace {

@@ -66,8 +66,8 @@ class observer {
     size_t n_rows() const { return k_ ? rows_.size() / k_ : 0; }
     const float *row(size_t i) const { return &rows_[i * k_]; }
 
-    // Takes center[j] from channel j of everything seen: what calibration would have seen, had the producer of this input been shifted.
-    void shift(const std::vector<float> &center);
+    // Divides channel j of everything seen by s[j]: what calibration would have seen, had the producer of this input been scaled.
+    void divide(const std::vector<float> &s);
 
   private:
     size_t k_ = 0, max_rows_ = 0, n_seen_ = 0, n_kept_ = 0;
@@ -206,8 +206,8 @@ class attention_observer {
     size_t start(size_t seq) const { return starts_[seq]; }
     const float *row(size_t i) const { return &rows_[i * 3 * width_]; }
 
-    // The values seen become (value - center) / s, both [width].
-    void change_values(const std::vector<float> &center, const std::vector<float> &s);
+    // As observer::divide, for the values: s [width].
+    void divide_values(const std::vector<float> &s);
 
   private:
     size_t width_ = 0, max_rows_ = 0;

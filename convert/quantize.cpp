@@ -35,24 +35,6 @@ struct attention_limits {
 };
 constexpr attention_limits STATIC_ATTENTION = {0.02, 0.15}, DYNAMIC_ATTENTION = {0.008, 0.15};
 
-// The middle of each channel's range: around it the steps can be smallest.
-std::vector<float> middles(const observer &seen) {
-    std::vector<float> center(seen.k());
-    for (size_t j = 0; j < center.size(); j++) center[j] = (seen.lo()[j] + seen.hi()[j]) / 2;
-    return center;
-}
-
-// Takes `center` [width] from values. The weights of a softmax add up to 1, so that the attention output is less by `center` too, and the output layer's bias makes good for it.
-void center_values(const std::vector<float> &center, float_linear *qkv, float_linear *out) {
-    const size_t width = center.size();
-    for (size_t j = 0; j < width; j++) qkv->bias[2 * width + j] -= center[j];
-    for (size_t n = 0; n < out->n; n++) {
-        double sum = static_cast<double>(out->bias[n]);
-        for (size_t j = 0; j < width; j++) sum += static_cast<double>(out->w[n * width + j]) * static_cast<double>(center[j]);
-        out->bias[n] = static_cast<float>(sum);
-    }
-}
-
 // Divides the value projection's rows and bias by s, so that the attention output arrives divided.
 void divide_values(const std::vector<float> &s, float_linear *qkv) {
     const size_t width = s.size();
@@ -77,7 +59,6 @@ int float_linears(const float_model &source, uint32_t i, const int8_layer &l, st
     for (linear_role role : {QKV, OUT, UP, DOWN})
         if (int status = source.linear_layer(i, role, &(*out)[role], why)) return status;
     change_bases(l.bases, &(*out)[QKV], &(*out)[OUT]);
-    center_values(l.value_center, &(*out)[QKV], &(*out)[OUT]);
     divide_values(l.value_divisor, &(*out)[QKV]);
     std::vector<float> &w = (*out)[OUT].w;
     for (size_t j = 0; j < w.size(); j++) w[j] *= l.value_divisor[j % l.value_divisor.size()];
@@ -143,7 +124,7 @@ attention_report layer_quantizer::choose_attention(const attention_observer &see
     return {!a.is_s8 ? "f32" : a.is_fine ? "16 bits" : "8 bits", a.clip, a.error};
 }
 
-// QKV and attention. Center and smoothing of the output layer's input come first, since they change the value projection.
+// QKV and attention. The smoothing of the output layer comes first, since it changes the value projection.
 int layer_quantizer::quantize_projection(attention_report *report, message *why) {
     const size_t width = source_.config().width;
     layer_input qkv{observer(width, SAMPLE_ROWS), moments(net_.table(), width), {}}, context{observer(width, SAMPLE_ROWS), moments(), {}};
@@ -154,15 +135,12 @@ int layer_quantizer::quantize_projection(attention_report *report, message *why)
     wanted.attention = &seen;
     if (int status = texts_.observe(layer_, wanted, why)) return status;
 
-    const std::vector<float> &center = out_->value_center = middles(context.seen);
-    center_values(center, &linear_[QKV], &linear_[OUT]);
-    context.seen.shift(center);
     choice &out = reports_[OUT].chosen = choose(net_.table(), linear_[OUT], context.seen, is_dynamic_);
     out.plain_error = plain_out_error_;
     out_->value_divisor = out.s;
     divide_values(out.s, &linear_[QKV]);
-    seen.change_values(center, out.s);
-    for (size_t j = 0; j < width; j++) float_means_[OUT][j] = (float_means_[OUT][j] - static_cast<double>(center[j])) / static_cast<double>(out.s[j]);
+    seen.divide_values(out.s);
+    for (size_t j = 0; j < width; j++) float_means_[OUT][j] /= static_cast<double>(out.s[j]);
 
     reports_[QKV].chosen = choose(net_.table(), linear_[QKV], qkv.seen, is_dynamic_);
     see_range(QKV, qkv.seen);

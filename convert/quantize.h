@@ -32,14 +32,13 @@ struct int8_layer {
     std::array<bool, 4> is_f32{};     // which of them stay in f32 instead
     int8_attention attention;         // mul: steps of values
     head_bases bases;                 // of the checkpoint's heads
-    std::vector<float> value_center;  // [width] what is taken from values in these bases
-    std::vector<float> value_divisor; // [width] and what they are divided by then: smoothing factors of the output layer
+    std::vector<float> value_divisor; // [width] what the value projection is divided by: smoothing factors of the output layer
 };
 
 // Attention as the layer has it in the end: with a static output layer it writes what that reads, and queries, keys and values in f32 need it in f32.
 int8_attention final_attention(const int8_layer &l);
 
-// The checkpoint's linear layers [4] in the layer's bases, with its values centered and divided. Returns SQ_OK or an error.
+// The checkpoint's linear layers [4] in the layer's bases and with its divided values. Returns SQ_OK or an error.
 int float_linears(const float_model &source, uint32_t i, const int8_layer &l, std::array<float_linear, 4> *out, message *why);
 
 // Makes layer i of the network what l says.
@@ -70,7 +69,7 @@ class layer_quantizer {
 
     uint32_t layer_ = 0;
     int8_layer *out_ = nullptr;
-    std::array<float_linear, 4> linear_; // in the layer's bases and, once that is known, with its values centered and divided
+    std::array<float_linear, 4> linear_; // in the layer's bases and, once that is known, with divided values
     std::array<std::vector<double>, 4> float_means_; // of their inputs in the float model
     std::array<layer_report, 4> reports_;
     double plain_out_error_ = 0;
