@@ -11,7 +11,7 @@
 # make spark      the Spark job of examples/spark on two executors, one of which is killed; SQ_SPARK_PYTHON is a python that has pyspark[sql]
 # make static     sq and sq-convert without shared libraries, in OUT/static; with a musl toolchain as CXX and CC, such as 'zig c++ -target x86_64-linux-musl', without glibc
 # make amalgamation  the library as amalgamation/sq-amalgamation.cpp with sq.h beside it, to copy into other trees
-# make install    to DESTDIR/PREFIX;   make clean
+# make install    to DESTDIR/PREFIX (MAN_PAGES= without manual pages, whose making runs the programs);   make clean
 #
 # Variables: CXX CC AR LD OBJCOPY CXXFLAGS LDFLAGS PREFIX DESTDIR OPENMP; WERROR=1 makes warnings errors. B is where objects go, OUT where products go.
 # Instruction sets are chosen at run time from target regions in the sources: no -m flag belongs here.
@@ -36,6 +36,7 @@ CXXFLAGS ?= -O2
 OBJCOPY ?= objcopy
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
+MANDIR ?= $(PREFIX)/share/man
 B ?= build
 OUT ?= .
 FUZZ_SECONDS ?= 60
@@ -85,6 +86,7 @@ FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.cpp,$(B)/fuzz/%,$(FUZZ_SRC))
 BENCH_PROGRAMS := $(filter-out $(B)/bench/worker,$(patsubst tests/bench/%.cpp,$(B)/bench/%,$(BENCH_SRC)))
 PRODUCTS := $(OUT)/libsq.a $(OUT)/libsq.so $(OUT)/sq $(OUT)/sq-convert
 AMALGAMATION := $(OUT)/amalgamation/sq-amalgamation.cpp
+MAN_PAGES ?= $(B)/man/sq.1 $(B)/man/sq-convert.1
 
 # ---- rules ----
 
@@ -94,7 +96,7 @@ AMALGAMATION := $(OUT)/amalgamation/sq-amalgamation.cpp
 
 all: $(PRODUCTS)
 
-programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello $(AMALGAMATION)
+programs: all $(TEST_PROGRAMS) $(REPLAY_PROGRAMS) $(B)/hello $(AMALGAMATION) $(MAN_PAGES)
 
 lib-sources:
 	@echo $(LIB_SRC)
@@ -104,6 +106,10 @@ $(AMALGAMATION): cmake/amalgamate.awk LICENSE $(LIB_SRC) $(wildcard sq*.h) sq-un
 	@mkdir -p $(@D)
 	awk -v version=$(VERSION) -f cmake/amalgamate.awk $(LIB_SRC) >$@
 	cp sq.h $(@D)
+
+$(B)/man/%.1: man/%.1.in cmake/man.awk $(OUT)/%
+	@mkdir -p $(@D)
+	awk -v version=$(VERSION) -v program=$(OUT)/$* -f cmake/man.awk $< >$@
 
 # Objects depend on the compiler and its flags.
 FLAGS_LINE := $(CXX) | $(CC) | $(CXX_ALL) | $(LDFLAGS) | $(OPENMP)
@@ -235,7 +241,7 @@ demo: $(OUT)/sq $(OUT)/sq-convert
 	@B=$(B) OUT=$(OUT) CHECKPOINT='$(CHECKPOINT)' bash examples/demo.sh
 
 INSTALLED_SO = libsq.so.$(VERSION)
-install: all
+install: all $(MAN_PAGES)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 644 sq.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(OUT)/libsq.a $(DESTDIR)$(LIBDIR)
@@ -244,6 +250,7 @@ install: all
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsq.so
 	install -m 755 $(OUT)/sq $(OUT)/sq-convert $(DESTDIR)$(PREFIX)/bin
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' cmake/sq.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sq.pc
+	$(if $(MAN_PAGES),install -d $(DESTDIR)$(MANDIR)/man1 && install -m 644 $(MAN_PAGES) $(DESTDIR)$(MANDIR)/man1)
 
 clean:
 	rm -rf build build-san build-tsan build-fuzz amalgamation static libsq.a libsq.so $(SONAME) sq sq-convert

@@ -180,9 +180,12 @@ uint32_t cgroup_quota() {
         size_t end = std::min(lines.find('\n', at), lines.size());
         std::string line = lines.substr(at, end - at);
         at = end + 1;
-        const bool unified = line.compare(0, 3, "0::") == 0;
-        size_t path_at = unified ? 3 : line.find(":cpu,cpuacct:") != std::string::npos ? line.find(":cpu,cpuacct:") + 13 : std::string::npos;
-        if (path_at == std::string::npos) continue;
+        // ID:CONTROLLERS:PATH; version 2 names no controllers
+        const size_t list_at = line.find(':') + 1, path_at = line.find(':', list_at) + 1;
+        if (list_at == 0 || path_at == 0) continue;
+        const std::string list = "," + line.substr(list_at, path_at - 1 - list_at) + ",";
+        const bool unified = list == ",,";
+        if (!unified && list.find(",cpu,") == std::string::npos) continue;
         const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
         for (std::string path = line.substr(path_at); path.size() > 1 && path[0] == '/'; path.resize(path.rfind('/'))) least = std::min(least, quota_of(root + path));
     }

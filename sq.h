@@ -9,8 +9,9 @@
  *
  * Rules that hold for every function
  *   Status    Functions that can fail return SQ_OK (0) or a negative SQ_E_* code. Codes and their values never change.
- *   Threads   A model is immutable: any number of threads may use it at once. A context belongs to one caller at a time; only sq_ctx_cancel may be called
- *             on it from another thread. A context starts its own workers; the library starts nothing at load and keeps no global or thread-local state.
+ *   Threads   A model is immutable: any number of threads may use it, and make contexts of it, at once. A context belongs to one caller at a time, of whatever
+ *             thread; a second call meanwhile answers SQ_E_BUSY and disturbs nothing. Only sq_ctx_cancel may be called on it while a call runs.
+ *             A context starts its own workers; the library starts nothing at load and keeps no global or thread-local state.
  *   Fork      A context made before fork() answers SQ_E_BUSY in the child, whatever other threads of the parent were doing, and may be freed there. Models may be
  *             used on both sides: the child makes its own contexts on them. The parent notices nothing.
  *   Signals   The library installs no handler, blocks nothing and goes on after interrupted system calls.
@@ -18,8 +19,9 @@
  *   Text      UTF-8 as pointer and byte count, never NUL-terminated; NUL is data. Each invalid sequence (the maximal subpart, as Unicode recommends)
  *             counts as one U+FFFD. A null pointer with count 0 is the empty text, which is valid input.
  *   Outputs   Buffers belong to the caller. A function that fills one takes its capacity in elements and reports in *n how many elements the answer has;
- *             too small a buffer gives SQ_E_SPACE with *n set, so that a second call succeeds. After any other error the contents are unspecified.
- *   Structs   Each begins with its own size in bytes, set by the *_init function or by the caller (`size = sizeof x`). A shorter struct, from an older
+ *             too small a buffer gives SQ_E_SPACE with *n set, so that a second call succeeds (out may be NULL where cap is 0); the count is known before
+ *             anything is computed, but for sq_answer and sq_tag. n must not be NULL unless its function says so. After any other error the contents are unspecified.
+ *   Structs   Each begins with its own size in bytes, set by the caller (`size = sizeof x`) or, with zeroes behind it, by x_init(&x, sizeof x). A shorter struct, from an older
  *             header, gets defaults for what it lacks; a longer one with non-zero bytes that this library does not know gives SQ_E_VERSION. A size below 4, above
  *             4096 or that ends inside a field is SQ_E_ARG. Only the elements of answers (sq_answer_span, sq_entity) have no size: they never grow.
  *             Where a parameter struct may be NULL, NULL means all defaults, and a field of 0 always means its default.
@@ -93,7 +95,7 @@ typedef struct sq_model_params {
     const char *isa;    /* highest instruction set to use, one of the names of sq_isa_best; NULL: the best. The environment variable SQ_ISA lowers it further. */
 } sq_model_params;
 
-/* Fills *params with defaults; `size` tells which version of the struct the caller has. */
+/* Fills *params with defaults; `size` tells which version of the struct the caller has. As all *_init, does nothing where params is NULL or size below 4 or above 4096. */
 SQ_API void sq_model_params_init(sq_model_params *params, size_t size);
 
 /* Opens a model file. On success *model is a new handle, for sq_model_free. On failure *model is NULL and err (if not NULL) holds a sentence that names the
@@ -105,14 +107,15 @@ SQ_API void sq_model_params_init(sq_model_params *params, size_t size);
  * Errors: ARG, IO, FORMAT, VERSION, CPU, MEM. */
 SQ_API int32_t sq_model_load(const char *path, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
 
-/* The same from an open file descriptor (which stays the caller's and may be closed afterwards). The file is read from its first byte. */
+/* The same, with the same errors, from an open file descriptor (which stays the caller's and may be closed afterwards). The file is read from its first byte. */
 SQ_API int32_t sq_model_load_fd(int32_t fd, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
 
 /* The same from n_bytes at data, 64-byte aligned. The bytes are borrowed and must outlive the model unmodified, unless params->copy is 1 (then any
- * alignment will do). */
+ * alignment will do). Errors: as sq_model_load. */
 SQ_API int32_t sq_model_load_memory(const void *data, size_t n_bytes, const sq_model_params *params, sq_model **model, char *err, size_t err_cap);
 
-/* Releases the caller's hold. Contexts hold the model too, so models and contexts may be freed in either order. NULL is accepted. */
+/* Releases the caller's hold. Contexts hold the model too, so models and contexts may be freed in either order, also while calls run on the contexts. Functions that
+ * take the model itself must have returned, and not be called again. NULL is accepted. */
 SQ_API void sq_model_free(sq_model *model);
 
 #define SQ_POOL_NONE 0 /* the checkpoint does not say; sq_embed then takes the mean */
@@ -125,9 +128,9 @@ SQ_API void sq_model_free(sq_model *model);
 #define SQ_HEAD_ANSWER 2   /* start and end of an answer in a context */
 #define SQ_HEAD_TAG 3      /* a label for each token */
 
-#define SQ_QUANT_FLOAT 0
-#define SQ_QUANT_STATIC 1
-#define SQ_QUANT_DYNAMIC 2
+#define SQ_QUANT_FLOAT 0   /* not quantised */
+#define SQ_QUANT_STATIC 1  /* INT8, activation scales from calibration */
+#define SQ_QUANT_DYNAMIC 2 /* INT8, activation scales for each token */
 
 typedef struct sq_model_info {
     uint32_t size;          /* sizeof(sq_model_info), set by the caller */
@@ -215,7 +218,8 @@ typedef struct sq_ctx_params {
 
 SQ_API void sq_ctx_params_init(sq_ctx_params *params, size_t size);
 
-/* Creates a context: its scratch memory, sized by max_tokens, and n_threads - 1 workers, parked while idle. sq_forward allocates nothing afterwards.
+/* Creates a context: its scratch memory, sized by max_tokens, and n_threads - 1 workers, parked while idle. sq_forward allocates nothing afterwards. Any thread may
+ * make one and another use it; make one for each caller and keep it, since its first calls are slower (sq_ctx_tuning).
  * On failure *ctx is NULL and err holds the cause. Errors: ARG, FORMAT (tuning), VERSION, MEM, LIMIT. */
 SQ_API int32_t sq_ctx_create(sq_model *model, const sq_ctx_params *params, sq_ctx **ctx, char *err, size_t err_cap);
 
@@ -228,7 +232,8 @@ SQ_API void sq_ctx_free(sq_ctx *ctx);
  * a result. Writes up to cap bytes, no NUL; *n is the byte count of the whole text, 0 while nothing is decided. Not while a call runs on ctx. Errors: ARG, MEM, SPACE. */
 SQ_API int32_t sq_ctx_tuning(const sq_ctx *ctx, char *out, size_t cap, size_t *n);
 
-/* What the last failed call on this context had to say, "" if it succeeded. Borrowed: lives until the next call on this context. */
+/* A sentence on why the last call on this context failed, "" if it succeeded; a call that got SQ_E_BUSY leaves none. Not while a call runs on ctx. Borrowed: lives
+ * until the next call on this context. */
 SQ_API const char *sq_ctx_error(const sq_ctx *ctx);
 
 /* Makes the call that is running on ctx return SQ_E_CANCEL at the next layer. Without one it has no effect, also none on a call that begins right afterwards: a
@@ -252,11 +257,11 @@ typedef struct sq_stats {
     size_t n_forward;        /* forward passes since the context was created */
     size_t n_tokens;         /* tokens in them */
     size_t scratch_bytes;    /* memory that the context holds */
-    size_t ns[SQ_N_OPS];     /* wall time per operator, nanoseconds */
-    size_t ops[SQ_N_OPS];    /* arithmetic operations (a multiply-add is two) of the matrix products in it */
+    size_t ns[SQ_N_OPS];     /* [SQ_OP_*] wall time of each operator in all passes, nanoseconds; waiting for other threads is part of it */
+    size_t ops[SQ_N_OPS];    /* [SQ_OP_*] arithmetic operations (a multiply-add is two) of the matrix products in it */
 } sq_stats;
 
-/* Fills *stats up to stats->size. Errors: ARG. */
+/* Fills *stats up to stats->size. Not while a call runs on ctx. Errors: ARG. */
 SQ_API int32_t sq_ctx_stats(const sq_ctx *ctx, sq_stats *stats);
 
 /* ---- compute ---- */
@@ -273,7 +278,8 @@ typedef struct sq_batch {
 #define SQ_POOLED 2 /* f32 [n_seqs][D]: hidden states pooled as the model says (mean where it does not say), not normalised */
 #define SQ_LOGITS 3 /* what the head makes of them: f32 [n_seqs][n_labels] (classify) or [tokens][n_labels] (answer: start, end; tag) */
 
-/* Runs the network over a batch of token sequences. cap and *n count floats.
+/* Runs the network over a batch of token sequences: at most the context's max_seqs, together at most its max_tokens, each at most the model's max_positions tokens.
+ * cap and *n count floats.
  * Errors: TASK (logits of a model without a head), ARG (an id, a type or a start out of range: the message says which), VERSION, LIMIT, SPACE, BUSY, NUMERIC, CANCEL. */
 SQ_API int32_t sq_forward(sq_ctx *ctx, const sq_batch *batch, int32_t kind, float *out, size_t cap, size_t *n);
 
@@ -306,13 +312,14 @@ SQ_API void sq_embed_params_init(sq_embed_params *params, size_t size);
 /* A text without any token, an empty one where the tokenizer adds no special tokens, counts as one unknown token in all that follows. */
 
 /* Embeds texts: out is f32 [n_texts][dimensions], cap and *n count floats. Any number of texts: they are run in batches that fit the context.
- * Errors: ARG, VERSION, MEM, LIMIT (the message names the text and its length), SPACE, BUSY, NUMERIC, CANCEL. The same for all that take texts. */
+ * Errors: ARG, VERSION, MEM, LIMIT (a text is longer than max_len or the context's max_tokens: the message names it and its length), SPACE, BUSY, NUMERIC, CANCEL.
+ * The same for all that take texts. */
 SQ_API int32_t sq_embed(sq_ctx *ctx, const sq_texts *texts, const sq_embed_params *params, float *out, size_t cap, size_t *n);
 
-/* Vectors as vector stores take them, each function from n floats at v.
+/* Vectors as vector stores take them, each function from n floats at v into n entries at out (bits: (n + 7) / 8 bytes), which may not overlap. Any thread.
  *   s8    v * 127 / largest |v|, rounded to nearest even; returns largest |v| / 127, so that value = scale * s8 (0 for a zero vector)
  *   f16   IEEE 754 binary16, rounded to nearest even; what overflows becomes infinite
- *   bits  bit 7 - i % 8 of byte i / 8 is 1 where v[i] > 0; (n + 7) / 8 bytes, unused bits 0 */
+ *   bits  bit 7 - i % 8 of byte i / 8 is 1 where v[i] > 0; unused bits 0 */
 SQ_API float sq_to_s8(const float *v, size_t n, int8_t *out);
 SQ_API void sq_to_f16(const float *v, size_t n, uint16_t *out);
 SQ_API void sq_to_bits(const float *v, size_t n, uint8_t *out);
@@ -328,13 +335,14 @@ typedef struct sq_classify_params {
 
 SQ_API void sq_classify_params_init(sq_classify_params *params, size_t size);
 
-/* Classifies texts or pairs. scores and logits are f32 [n_texts][n_labels]; each may be NULL; cap counts the floats of each and *n what is needed.
+/* Classifies texts or pairs. scores and logits are f32 [n_texts][n_labels], labels in the order of sq_model_label; each may be NULL; cap counts the floats
+ * of each and *n what is needed.
  * Scores are the softmax of a text's logits; for multi-label models, and for one label, the sigmoid of each.
  * Errors: TASK (the model has no `classify` head; the message says what it has), and those of sq_embed. */
 SQ_API int32_t sq_classify(sq_ctx *ctx, const sq_texts *texts, const sq_classify_params *params, float *scores, float *logits, size_t cap, size_t *n);
 
 /* Scores documents for a query with a cross-encoder, a `classify` model of one label: scores f32 [n_texts] are the logits for the pairs (query, document i);
- * order [n_texts] (may be NULL) lists the documents by falling score, equal scores by rising index. documents->b must be NULL.
+ * order [n_texts] (may be NULL) lists the documents by falling score, equal scores by rising index. documents->b_starts must be NULL.
  * params may be NULL. cap and *n count documents. Errors: TASK, and those of sq_embed. */
 SQ_API int32_t sq_rerank(sq_ctx *ctx, const char *query, size_t n_query, const sq_texts *documents, const sq_classify_params *params, float *scores,
                          uint32_t *order, size_t cap, size_t *n);
@@ -385,7 +393,8 @@ typedef struct sq_tag_params {
 
 SQ_API void sq_tag_params_init(sq_tag_params *params, size_t size);
 
-/* Labels the tokens of texts (named entities and the like) and makes entities or words of them. entities [cap]; *n is how many there are. Errors: TASK, and those of sq_embed. */
+/* Labels the tokens of texts (named entities and the like) and makes entities or words of them, in the order of the texts. texts->b_starts must be NULL. entities [cap]; *n is
+ * how many there are. Errors: TASK, and those of sq_embed. */
 SQ_API int32_t sq_tag(sq_ctx *ctx, const sq_texts *texts, const sq_tag_params *params, sq_entity *entities, size_t cap, size_t *n);
 
 #ifdef __cplusplus

@@ -125,7 +125,17 @@ static const command_spec COMMANDS[] = {
 static void print_help(FILE *to) {
     fputs("usage: sq COMMAND -m MODEL [OPTION...] [TEXT...]\n\nINT8 inference of BERT-family encoders. sq-convert makes the model files.\n\ncommands:\n", to);
     for (const command_spec &c : COMMANDS) fprintf(to, "  %-10s %s\n", c.name, c.summary);
-    fputs("\n`sq COMMAND --help` tells more. `sq --version` prints the version.\n", to);
+    fputs("\n"
+          "`sq COMMAND --help` tells more. `sq --version` prints the version.\n"
+          "\n"
+          "examples:\n"
+          "  sq embed -m minilm.sq 'A man is eating.' 'Someone has lunch.'\n"
+          "  sq classify -m nli.sq --pair 'A man is eating.' 'Someone has lunch.'\n"
+          "  sq info -m minilm.sq\n"
+          "  sq bench minilm.sq\n"
+          "\n"
+          "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
+          to);
 }
 
 static const command_spec *find_command(const char *name) {

@@ -184,6 +184,7 @@ main() {
         run 'test-report files' bash tests/test-report.sh "$OUT/sq-convert" tests/golden/bert-64
         run test-cli bash tests/test-cli.sh "$OUT/sq" "$MODEL"
         run test-cli-tasks bash tests/test-cli-tasks.sh "$OUT/sq" "$OUT/sq-convert"
+        run test-docs bash tests/test-docs.sh "$OUT/sq" "$OUT/sq-convert" "$B/man"
         run test-cli-bench bash tests/test-cli-bench.sh "$OUT/sq" "$OUT/sq-convert"
     fi
     finish

@@ -190,4 +190,27 @@ holds 'vectors with bad plans' err 'tuning.*nonsense'
 check 'missing plans' 1 "$sq" embed -m $embeds --tuning no-such-file text
 check 'plans to nowhere' 1 "$sq" tune $embeds --tokens 8 -o no/such/folder/plans.txt
 
+# ---- threads by default ----
+
+# Makes a cgroup whose quota is one CPU, of version 1 or 2, and sets `group`. Needs root.
+make_group() {
+    local root
+    for root in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
+        group=$root/sq-test-$$
+        mkdir "$group" 2>/dev/null || continue
+        if [[ -f $group/cgroup.procs ]] && { echo 100000 >"$group/cpu.cfs_quota_us" || echo '100000 100000' >"$group/cpu.max"; } 2>/dev/null; then return; fi
+        rmdir "$group"
+    done
+    return 1
+}
+if make_group; then
+    check 'a quota of one CPU' 0 bash -c 'echo $$ >"$1/cgroup.procs" && "$2" bench "$3" --tokens 8 --seconds 0.01 --json' - "$group" "$sq" $embeds
+    agree 'a quota of one CPU' '$1 == 1' threads
+    rmdir "$group"
+else
+    echo 'SKIP a CPU quota: no cgroup can be made here (root may, where the cpu controller is on)'
+fi
+check 'one processor' 0 taskset -c "$(taskset -cp $$ | grep -oE '[0-9]+' | sed -n 2p)" "$sq" bench $embeds --tokens 8 --seconds 0.01 --json
+agree 'one processor' '$1 == 1' threads
+
 finish test-cli-bench

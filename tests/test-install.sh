@@ -38,6 +38,9 @@ check_consumer() {
 
 cmake --install "$build" --prefix "$work/usr" >/dev/null
 check_versioned "$(dirname "$(find "$work/usr" -name libsq.a)")"
+for page in sq sq-convert; do
+    [[ -s $work/usr/share/man/man1/$page.1 ]] || complain "cmake --install left out $page.1"
+done
 check_consumer installed -DCMAKE_PREFIX_PATH="$work/usr"
 cmake -S tests/consumer -B "$work/newer" -DCMAKE_PREFIX_PATH="$work/usr" -DLEAST_VERSION=99.0 >"$work/log" 2>&1 && complain 'find_package takes an older version than asked for'
 echo 'find_package: fine'
@@ -46,7 +49,7 @@ check_consumer part -DSQ_SOURCE="$PWD"
 echo 'add_subdirectory: fine'
 
 make --no-print-directory install DESTDIR="$work/stage" PREFIX=/opt/sq >/dev/null
-for f in bin/sq bin/sq-convert include/sq.h lib/libsq.a lib/libsq.so lib/pkgconfig/sq.pc; do
+for f in bin/sq bin/sq-convert include/sq.h lib/libsq.a lib/libsq.so lib/pkgconfig/sq.pc share/man/man1/sq.1 share/man/man1/sq-convert.1; do
     [[ -e $work/stage/opt/sq/$f ]] || complain "make install left out $f"
 done
 check_versioned "$work/stage/opt/sq/lib"
@@ -69,7 +72,7 @@ if command -v dpkg-deb >/dev/null && command -v cpack >/dev/null; then
     package=$(echo "$work"/package/sq_*.deb)
     dpkg-deb --extract "$package" "$work/unpacked"
     dpkg-deb --control "$package" "$work/control"
-    for f in bin/sq bin/sq-convert include/sq.h doc/sq/copyright; do
+    for f in bin/sq bin/sq-convert include/sq.h doc/sq/copyright share/man/man1/sq.1 share/man/man1/sq-convert.1; do
         [[ -n $(find "$work/unpacked" -path "*/$f") ]] || complain "the Debian package left out $f"
     done
     check_versioned "$(dirname "$(find "$work/unpacked" -name libsq.a)")"
