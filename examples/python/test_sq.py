@@ -1,6 +1,7 @@
 """Tests of sq.py against what C gives: python3 -m unittest. The folder SQ_TEST_DIR (tests/test-bindings.sh makes it) has models, texts and C's results."""
 
 import array
+import ctypes
 import json
 import os
 import pickle
@@ -120,6 +121,18 @@ class Texts(unittest.TestCase):
                 m.tokenize(long)
             self.assertEqual(*rows_of(c.embed([long, "dog " * 62], truncate=True)))
             self.assertEqual(len(m.tokenize(long, max_len=sq.NO_LIMIT)), 5002)
+
+
+class Structs(unittest.TestCase):
+    def test_layout(self):
+        """Sizes and offsets as the compiler of sq.h has them."""
+        kinds = {"sq_model_params": sq._ModelParams, "sq_model_info": sq._ModelInfo, "sq_ctx_params": sq._CtxParams}
+        kinds |= {"sq_texts": sq._Texts, "sq_answer_span": sq._AnswerSpan, "sq_entity": sq._Entity}
+        got = []
+        for name, kind in kinds.items():
+            offsets = [getattr(kind, field).offset for field, _ in kind._fields_]
+            got.append(" ".join(map(str, [name, ctypes.sizeof(kind), *offsets])))
+        self.assertEqual(got, lines("structs.txt"))
 
 
 class Errors(unittest.TestCase):

@@ -41,11 +41,12 @@ type batcher struct {
 	queue   chan *job
 	run     func(texts []string) ([][]float32, error)
 	sizes   *histogram // texts of each batch
+	n       int        // workers
 	workers sync.WaitGroup
 }
 
 func newBatcher(limits batching, workers int, run func([]string) ([][]float32, error), sizes *histogram) *batcher {
-	b := &batcher{limits: limits, queue: make(chan *job, limits.queue), run: run, sizes: sizes}
+	b := &batcher{limits: limits, queue: make(chan *job, limits.queue), run: run, sizes: sizes, n: workers}
 	for i := 0; i < workers; i++ {
 		b.workers.Add(1)
 		go b.work()
@@ -103,16 +104,17 @@ func (b *batcher) work() {
 	}
 }
 
-// gather makes a batch of a request and of those behind it.
+// gather makes a batch of a request and of those behind it: of all that come in time, or without a wait of this worker's share of the queue, so that no worker is
+// idle while another one has a long batch.
 func (b *batcher) gather(first *job) []*job {
-	jobs, texts := []*job{first}, len(first.texts)
+	jobs, texts, share := []*job{first}, len(first.texts), 1+len(b.queue)/b.n
 	var timeout <-chan time.Time
 	if b.limits.maxWait > 0 {
 		timer := time.NewTimer(b.limits.maxWait)
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	for texts < b.limits.maxTexts {
+	for texts < b.limits.maxTexts && (timeout != nil || len(jobs) < share) {
 		j := b.next(timeout)
 		if j == nil {
 			break
