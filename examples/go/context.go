@@ -1,6 +1,5 @@
 package sq
 
-// #include <stdlib.h>
 // #include <sq.h>
 import "C"
 
@@ -35,14 +34,16 @@ func (m *Model) NewContext(o ContextOptions) (*Context, error) {
 	err := m.use(func(p *C.sq_model) error {
 		var params C.sq_ctx_params
 		C.sq_ctx_params_init(&params, C.sizeof_sq_ctx_params)
-		params.n_threads = C.uint32_t(o.Threads)
-		params.max_tokens = C.uint32_t(o.MaxTokens)
-		params.max_seqs = C.uint32_t(o.MaxTexts)
+		params.n_threads = number(o.Threads)
+		params.max_tokens = number(o.MaxTokens)
+		params.max_seqs = number(o.MaxTexts)
 		params.no_tuning = flag(o.NoTuning)
-		if o.Tuning != "" {
-			params.tuning = C.CString(o.Tuning)
-			defer C.free(unsafe.Pointer(params.tuning))
+		tuning, err := cString(o.Tuning)
+		defer freeString(tuning)
+		if err != nil {
+			return err
 		}
+		params.tuning = tuning
 		var text [256]C.char
 		status := C.sq_ctx_create(p, &params, &c.p, &text[0], C.size_t(len(text)))
 		return failure(status, C.GoString(&text[0]))
@@ -137,13 +138,13 @@ func (t *textBuffer) fill(pin *runtime.Pinner, n int, text func(i int) string) (
 // singles and pairs describe texts to the library; what they return is valid until pin lets go.
 
 func (c *Context) singles(pin *runtime.Pinner, texts []string) C.sq_texts {
-	t := C.sq_texts{size: C.sizeof_sq_texts, n_texts: C.uint32_t(len(texts))}
+	t := C.sq_texts{size: C.sizeof_sq_texts, n_texts: number(len(texts))}
 	t.a, t.a_starts = c.a.fill(pin, len(texts), func(i int) string { return texts[i] })
 	return t
 }
 
 func (c *Context) pairs(pin *runtime.Pinner, pairs []Pair) C.sq_texts {
-	t := C.sq_texts{size: C.sizeof_sq_texts, n_texts: C.uint32_t(len(pairs))}
+	t := C.sq_texts{size: C.sizeof_sq_texts, n_texts: number(len(pairs))}
 	t.a, t.a_starts = c.a.fill(pin, len(pairs), func(i int) string { return pairs[i].A })
 	t.b, t.b_starts = c.b.fill(pin, len(pairs), func(i int) string { return pairs[i].B })
 	return t

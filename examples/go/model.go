@@ -1,10 +1,10 @@
 package sq
 
-// #include <stdlib.h>
 // #include <sq.h>
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -67,17 +67,19 @@ func Load(path string, o LoadOptions) (*Model, error) {
 	if err := checkABI(); err != nil {
 		return nil, err
 	}
-	cPath := C.CString(path)
-	defer C.free(unsafe.Pointer(cPath))
+	cPath, errPath := cString(path)
+	defer freeString(cPath)
+	isa, errISA := cString(o.ISA)
+	defer freeString(isa)
+	if err := errors.Join(errPath, errISA); err != nil {
+		return nil, err
+	}
 	var params C.sq_model_params
 	C.sq_model_params_init(&params, C.sizeof_sq_model_params)
 	params.copy = flag(o.Copy)
 	params.verify = flag(o.Verify)
 	params.huge_pages = flag(o.HugePages)
-	if o.ISA != "" {
-		params.isa = C.CString(o.ISA)
-		defer C.free(unsafe.Pointer(params.isa))
-	}
+	params.isa = isa
 	m := &Model{}
 	var text [256]C.char
 	status := C.sq_model_load(cPath, &params, &m.p, &text[0], C.size_t(len(text)))
@@ -124,8 +126,11 @@ func (m *Model) Labels() []string { return m.labels }
 func (m *Model) Meta(key string) (string, error) {
 	var value string
 	err := m.use(func(p *C.sq_model) error {
-		cKey := C.CString(key)
-		defer C.free(unsafe.Pointer(cKey))
+		cKey, err := cString(key)
+		defer freeString(cKey)
+		if err != nil {
+			return err
+		}
 		var n C.size_t
 		if status := C.sq_model_meta(p, cKey, nil, 0, &n); status != C.SQ_E_SPACE {
 			return failure(status, "")
@@ -202,6 +207,14 @@ func chars(s string) (*C.char, C.size_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.size_t(len(s))
 }
 
+// mostTokens is how long a text may be.
+func (m *Model) mostTokens(o TextOptions) C.size_t {
+	if o.MaxLen == 0 {
+		return C.size_t(m.info.MaxTokens)
+	}
+	return C.size_t(o.MaxLen)
+}
+
 func (m *Model) tokenize(a string, b *C.char, nB C.size_t, o TextOptions) ([]Token, error) {
 	var tokens []Token
 	params := C.sq_tokenize_params{
@@ -209,7 +222,7 @@ func (m *Model) tokenize(a string, b *C.char, nB C.size_t, o TextOptions) ([]Tok
 	}
 	first, nA := chars(a)
 	err := m.use(func(p *C.sq_model) error {
-		capacity := C.size_t(16) + (nA+nB)/2
+		capacity := min(16+(nA+nB)/2, m.mostTokens(o)) // longer texts are cut or refused
 		for {
 			ids, types, sources := make([]C.int32_t, capacity), make([]C.int32_t, capacity), make([]C.int32_t, capacity)
 			spans := make([]C.uint32_t, 2*capacity)

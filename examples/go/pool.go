@@ -65,6 +65,8 @@ func (p *Pool) take(ctx context.Context) (*Context, error) {
 	select {
 	case <-p.closed:
 		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	default:
 	}
 	select {

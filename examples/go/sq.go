@@ -17,12 +17,16 @@
 // The zero value of each options struct means all defaults. Results have the same bits as the C program's, in any context, beside any other texts.
 package sq
 
+// #include <stdlib.h>
 // #include <sq.h>
 import "C"
 
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strings"
+	"unsafe"
 )
 
 // Status is one of the C library's codes. It is an error, for errors.Is: errors.Is(err, sq.Limit).
@@ -72,6 +76,27 @@ func failure(status C.int32_t, text string) error {
 	}
 	return &Error{Status(status), text}
 }
+
+// number is an int as the library takes it. What 32 bits cannot hold becomes their largest value, which the library refuses.
+func number(n int) C.uint32_t {
+	if n < 0 || n > math.MaxUint32 {
+		return math.MaxUint32
+	}
+	return C.uint32_t(n)
+}
+
+// cString copies a string for C, to be freed; nil for "". C would read a string with a NUL in it only up to there.
+func cString(s string) (*C.char, error) {
+	if strings.ContainsRune(s, 0) {
+		return nil, &Error{Arg, fmt.Sprintf("%q has a NUL in it", s)}
+	}
+	if s == "" {
+		return nil, nil
+	}
+	return C.CString(s), nil
+}
+
+func freeString(s *C.char) { C.free(unsafe.Pointer(s)) }
 
 // LibraryVersion is "MAJOR.MINOR.PATCH" of the library that is running.
 func LibraryVersion() string { return C.GoString(C.sq_version_string()) }

@@ -280,6 +280,22 @@ func TestErrors(t *testing.T) {
 	if _, err = m.Meta("no such key"); !errors.Is(err, Arg) {
 		t.Errorf("no key: %v", err)
 	}
+	if _, err = Load(filepath.Join(testFolder(), "embed.sq")+"\x00", LoadOptions{}); !errors.Is(err, Arg) {
+		t.Errorf("a path with a NUL: %v", err)
+	}
+	if _, err = Load("", LoadOptions{}); !errors.Is(err, IO) {
+		t.Errorf("no path: %v", err)
+	}
+	for _, o := range []ContextOptions{{Threads: 1<<32 + 1}, {MaxTokens: -1}, {MaxTexts: 1 << 40}, {Tuning: "\x00"}} {
+		if _, err = m.NewContext(o); err == nil {
+			t.Errorf("a context of %+v", o)
+		}
+	}
+	for _, n := range []int{-1, 1<<32 + 8} {
+		if _, err = c.Embed([]string{"a"}, EmbedOptions{Dimensions: n}); !errors.Is(err, Arg) {
+			t.Errorf("%d dimensions: %v", n, err)
+		}
+	}
 	if info := m.Info(); info.Width != 64 || info.Layers != 3 || info.Head != HeadNone || info.ISA == "" {
 		t.Errorf("%+v", info)
 	}
@@ -327,6 +343,20 @@ func TestPool(t *testing.T) {
 	}
 }
 
+func TestPoolPanic(t *testing.T) {
+	p, err := NewPool(load(t, "embed.sq"), 1, ContextOptions{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { recover() }()
+		p.Do(context.Background(), func(*Context) error { panic("of the caller") })
+	}()
+	if err := p.Close(); err != nil { // the context is back
+		t.Error(err)
+	}
+}
+
 func TestPoolWaits(t *testing.T) {
 	p, err := NewPool(load(t, "embed.sq"), 1, ContextOptions{Threads: 1})
 	if err != nil {
@@ -342,6 +372,11 @@ func TestPoolWaits(t *testing.T) {
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting for a context: %v", err)
+	}
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Do(late, func(*Context) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("begun too late: %v", err)
 	}
 	brief, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()

@@ -35,7 +35,7 @@ func (c *Context) Embed(texts []string, o EmbedOptions) ([][]float32, error) {
 	}
 	out := make([]float32, len(texts)*width)
 	params := C.sq_embed_params{
-		size: C.sizeof_sq_embed_params, pooling: C.uint32_t(o.Pooling), normalize: C.uint32_t(o.Normalize), dimensions: C.uint32_t(o.Dimensions),
+		size: C.sizeof_sq_embed_params, pooling: C.uint32_t(o.Pooling), normalize: C.uint32_t(o.Normalize), dimensions: number(o.Dimensions),
 		max_len: C.uint32_t(o.MaxLen), truncate: flag(o.Truncate), specials_as_text: flag(o.SpecialsAsText),
 	}
 	err := c.call(func(pin *runtime.Pinner) C.int32_t {
@@ -170,7 +170,7 @@ const mostAnswers = 21
 // Answer finds the answers to a question in a context of any length, the best first, at most 20 and "no answer". An empty context has none.
 func (c *Context) Answer(question, context string, o AnswerOptions) ([]Answer, error) {
 	params := C.sq_answer_params{
-		size: C.sizeof_sq_answer_params, window: C.uint32_t(o.Window), stride: C.uint32_t(o.Stride), max_answer: C.uint32_t(o.MaxAnswer),
+		size: C.sizeof_sq_answer_params, window: number(o.Window), stride: number(o.Stride), max_answer: number(o.MaxAnswer),
 		allow_null: flag(o.AllowNull), specials_as_text: flag(o.SpecialsAsText),
 	}
 	var spans [mostAnswers]C.sq_answer_span

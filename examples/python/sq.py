@@ -6,8 +6,8 @@
 A Model may be used by any number of threads. A Context computes, for one thread at a time; a Pool lends contexts to as many threads as there are. Python's
 interpreter lock is free while the library computes, so that threads run side by side.
 
-Each of the three is closed by close() or the end of its `with`. Closing while a call runs is Error with status BUSY and changes nothing; use after close is
-Error with status CLOSED.
+Each of the three is closed by close() or the end of its `with`, or else when nothing refers to it any more. Closing while a call runs is Error with status BUSY
+and changes nothing; closing once more does nothing; use after close is Error with status CLOSED.
 
 Texts are str. A lone surrogate, which has no form in UTF-8, counts as one U+FFFD. Offsets into texts count characters, as in Python's slices. Vectors, scores
 and logits are array.array('f'): numpy.frombuffer(vector, numpy.float32) takes one without a copy. Their bits are those of the C program, in any context,
@@ -25,6 +25,7 @@ import functools
 import itertools
 import os
 import threading
+import weakref
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
 
 # ---- status ----
@@ -39,8 +40,11 @@ class Error(Exception):
     """A failed call: `status` is one of the codes above, the text is the library's sentence about the cause."""
 
     def __init__(self, status, text=""):
-        super().__init__(text or _lib.sq_status_string(status).decode())
+        super().__init__(status, text or _lib.sq_status_string(status).decode())  # all of them, so that it can be pickled
         self.status = status
+
+    def __str__(self):
+        return self.args[1]
 
 
 # ---- the library ----
@@ -62,12 +66,6 @@ class _ModelInfo(_Sized):
     _fields_ = [("size", c_uint32)] + [(name, c_uint32) for name in _numbers.split()] + [("file_bytes", c_size_t), ("params", c_size_t)]
 
 
-class _TextParams(ctypes.Structure):
-    """sq_tokenize_params and sq_classify_params, which have the same fields."""
-
-    _fields_ = [("size", c_uint32), ("max_len", c_uint32), ("truncate", c_uint32), ("specials_as_text", c_uint32)]
-
-
 class _CtxParams(_Sized):
     _fields_ = [
         ("size", c_uint32), ("n_threads", c_uint32), ("max_tokens", c_uint32), ("max_seqs", c_uint32),
@@ -75,34 +73,33 @@ class _CtxParams(_Sized):
     ]  # fmt: skip
 
 
-class _Texts(ctypes.Structure):
-    __slots__ = ("starts",)  # the arrays that it points to
+class _Texts(_Sized):
     _fields_ = [
         ("size", c_uint32), ("n_texts", c_uint32), ("a", c_char_p), ("a_starts", c_void_p), ("b", c_char_p), ("b_starts", c_void_p)
     ]  # fmt: skip
-
-
-class _EmbedParams(ctypes.Structure):
-    _numbers = "size pooling normalize dimensions max_len truncate specials_as_text reserved"
-    _fields_ = [(name, c_uint32) for name in _numbers.split()]
-
-
-class _AnswerParams(ctypes.Structure):
-    _fields_ = [(name, c_uint32) for name in "size window stride max_answer allow_null specials_as_text".split()]
 
 
 class _AnswerSpan(ctypes.Structure):
     _fields_ = [("start", c_size_t), ("end", c_size_t), ("score", c_float), ("probability", c_float)]
 
 
-class _TagParams(ctypes.Structure):
-    _fields_ = [(name, c_uint32) for name in "size mode max_len truncate specials_as_text reserved".split()]
-
-
 class _Entity(ctypes.Structure):
     _fields_ = [
         ("text", c_uint32), ("label", c_uint32), ("start", c_size_t), ("end", c_size_t), ("score", c_float), ("n_words", c_uint32)
     ]  # fmt: skip
+
+
+@functools.lru_cache
+def _numbers(*fields):
+    """A parameter struct that is its size and other numbers of 32 bits. Calls only read it, and the usual few are made once."""
+    return array.array("I", (4 * (1 + len(fields)), *fields)).tobytes()
+
+
+def _c_string(text):
+    """Bytes that C reads to the first NUL, and that have none before."""
+    if b"\0" in text:
+        raise ValueError("there is a NUL in a name")
+    return text
 
 
 def _find_library():
@@ -112,7 +109,7 @@ def _find_library():
 
 def _load_library():
     lib = ctypes.CDLL(_find_library())
-    handle, size_out = c_void_p, POINTER(c_size_t)
+    handle, size_out, address = c_void_p, POINTER(c_size_t), c_void_p
     signatures = {
         "sq_abi_version": (c_int32, []),
         "sq_version_string": (c_char_p, []),
@@ -124,23 +121,17 @@ def _load_library():
         "sq_isa_string": (c_char_p, [handle]),
         "sq_tokenize": (
             c_int32,
-            [handle, c_char_p, c_size_t, c_char_p, c_size_t, POINTER(_TextParams), c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, size_out],
+            [handle, c_char_p, c_size_t, c_char_p, c_size_t, c_char_p, address, address, address, address, c_size_t, size_out],
         ),
         "sq_ctx_create": (c_int32, [handle, POINTER(_CtxParams), POINTER(handle), c_char_p, c_size_t]),
         "sq_ctx_free": (None, [handle]),
         "sq_ctx_cancel": (None, [handle]),
         "sq_ctx_error": (c_char_p, [handle]),
-        "sq_embed": (c_int32, [handle, POINTER(_Texts), POINTER(_EmbedParams), c_void_p, c_size_t, size_out]),
-        "sq_classify": (c_int32, [handle, POINTER(_Texts), POINTER(_TextParams), c_void_p, c_void_p, c_size_t, size_out]),
-        "sq_rerank": (
-            c_int32,
-            [handle, c_char_p, c_size_t, POINTER(_Texts), POINTER(_TextParams), c_void_p, c_void_p, c_size_t, size_out],
-        ),
-        "sq_answer": (
-            c_int32,
-            [handle, c_char_p, c_size_t, c_char_p, c_size_t, POINTER(_AnswerParams), POINTER(_AnswerSpan), c_size_t, size_out],
-        ),
-        "sq_tag": (c_int32, [handle, POINTER(_Texts), POINTER(_TagParams), POINTER(_Entity), c_size_t, size_out]),
+        "sq_embed": (c_int32, [handle, address, c_char_p, address, c_size_t, address]),
+        "sq_classify": (c_int32, [handle, address, c_char_p, address, address, c_size_t, address]),
+        "sq_rerank": (c_int32, [handle, c_char_p, c_size_t, address, c_char_p, address, address, c_size_t, address]),
+        "sq_answer": (c_int32, [handle, c_char_p, c_size_t, c_char_p, c_size_t, c_char_p, POINTER(_AnswerSpan), c_size_t, address]),
+        "sq_tag": (c_int32, [handle, address, c_char_p, POINTER(_Entity), c_size_t, address]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(lib, name)
@@ -172,25 +163,36 @@ def _utf8(text):
     return text.encode("utf-8", "sq.replace")
 
 
-def _pack(texts):
-    """Lays texts end to end: their bytes, and an array of where each begins. Both must live as long as the call."""
-    parts = [_utf8(text) for text in texts]
-    return b"".join(parts), array.array("Q", itertools.accumulate(map(len, parts), initial=0))
+class _Batch:
+    """An sq_texts that is kept from call to call, and what it points to."""
+
+    def __init__(self):
+        self._struct = _Texts()
+        self.address = ctypes.addressof(self._struct)
+
+    def fill(self, texts, second=None):
+        """Takes single texts or pairs; returns how many."""
+        struct = self._struct
+        struct.a, self._starts, n = self._laid(texts)
+        struct.a_starts, struct.n_texts = self._starts.buffer_info()[0], n
+        struct.b = struct.b_starts = None
+        if second is not None:
+            struct.b, self._second_starts, n_second = self._laid(second)
+            struct.b_starts = self._second_starts.buffer_info()[0]
+            if n_second != n:
+                raise ValueError("both texts of each pair are needed")
+        return n
+
+    @staticmethod
+    def _laid(texts):
+        """Texts end to end, and where each begins."""
+        if isinstance(texts, str):
+            raise TypeError("a list of texts is needed, not one text")
+        parts = [text.encode("utf-8", "sq.replace") for text in texts]
+        return b"".join(parts), array.array("Q", [0, *itertools.accumulate(map(len, parts))]), len(parts)
 
 
-def _texts_of(a, b=None):
-    """The sq_texts of single texts, or of pairs. It keeps alive what it points to."""
-    bytes_a, starts_a = _pack(a)
-    bytes_b, starts_b = (None, None) if b is None else _pack(b)
-    texts = _Texts(ctypes.sizeof(_Texts), len(a), bytes_a, starts_a.buffer_info()[0], bytes_b, starts_b and starts_b.buffer_info()[0])
-    texts.starts = starts_a, starts_b
-    return texts
-
-
-@functools.lru_cache
-def _params(kind, *fields):
-    """A parameter struct; calls only read it, and the usual few are made once."""
-    return kind(ctypes.sizeof(kind), *fields)
+_CONTINUING = bytes(range(0x80, 0xC0))  # the bytes of UTF-8 that begin no character
 
 
 class _Characters:
@@ -202,15 +204,12 @@ class _Characters:
     def at(self, byte):
         if byte < self._byte:
             self._byte = self._character = 0
-        self._character += sum(b & 0xC0 != 0x80 for b in self._utf8[self._byte : byte])
+        self._character += len(self._utf8[self._byte : byte].translate(None, _CONTINUING))
         self._byte = byte
         return self._character
 
 
-def _floats(n):
-    """n floats, and their address for a call that fills them."""
-    values = array.array("f", bytes(4 * n))
-    return values, values.buffer_info()[0]
+_ZERO = array.array("f", [0])  # _ZERO * n is room for n floats
 
 
 def _rows(values, n):
@@ -250,11 +249,13 @@ class Model:
         self._calls = 0  # under way
         self._handle = None  # None after close()
         handle, text = c_void_p(), ctypes.create_string_buffer(256)
-        params = _ModelParams(copy=copy, verify=verify, huge_pages=huge_pages, isa=isa.encode() if isa else None)
-        status = _lib.sq_model_load(os.fsencode(path), byref(params), byref(handle), text, len(text))
+        params = _ModelParams(copy=copy, verify=verify, huge_pages=huge_pages, isa=isa and _c_string(isa.encode()))
+        status = _lib.sq_model_load(_c_string(os.fsencode(path)), byref(params), byref(handle), text, len(text))
         if status != OK:
             raise Error(status, text.value.decode("utf-8", "replace"))
         self._handle = handle
+        self._free = weakref.finalize(self, _lib.sq_model_free, handle)
+        self._free.atexit = False  # other threads may still be at work then
         self._describe()
 
     def _describe(self):
@@ -284,13 +285,13 @@ class Model:
     def tokenize(self, text, second=None, *, max_len=0, truncate=False, specials_as_text=False):
         """The tokens of a text or a pair, special tokens around them."""
         a, b = _utf8(text), None if second is None else _utf8(second)
-        params = _params(_TextParams, max_len, truncate, specials_as_text)
-        capacity, n = 16 + (len(a) + len(b or b"")) // 2, c_size_t()
+        params = _numbers(max_len, truncate, specials_as_text)
+        capacity, n = min(16 + (len(a) + len(b or b"")) // 2, max_len or self.max_tokens), c_size_t()  # longer texts are cut or refused
         with self._use() as handle:
             while True:
                 ids, types, sources = ((c_int32 * capacity)() for _ in range(3))
                 spans = (c_uint32 * (2 * capacity))()
-                status = _lib.sq_tokenize(handle, a, len(a), b, len(b or b""), byref(params), ids, types, spans, sources, capacity, byref(n))
+                status = _lib.sq_tokenize(handle, a, len(a), b, len(b or b""), params, ids, types, spans, sources, capacity, byref(n))
                 if status != SPACE:
                     break
                 capacity = n.value
@@ -309,12 +310,10 @@ class Model:
     def close(self):
         """Frees the model. Error with status BUSY while a call runs; contexts do not count, they hold what they need."""
         with self._lock:
-            if self._handle is None:
-                raise Error(CLOSED, "the model is closed already")
             if self._calls:
                 raise Error(BUSY, "the model is in use by another call")
-            _lib.sq_model_free(self._handle)
             self._handle = None
+            self._free()  # once
 
     def __enter__(self):
         return self
@@ -356,6 +355,27 @@ class Entity:
     words: int
 
 
+class _Turn:
+    """`with` it, one thread has the context, and gets the library's handle. It waits for nobody."""
+
+    __slots__ = "lock", "handle"
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.handle = None  # before the context is made, and after close()
+
+    def __enter__(self):
+        if not self.lock.acquire(False):
+            raise Error(BUSY, "the context is in use by another call")
+        if self.handle is None:
+            self.lock.release()
+            raise Error(CLOSED, "the context is used after close()")
+        return self.handle
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
 class Context:
     """Computes, for one thread at a time: a second call while one runs is Error with status BUSY. cancel() may be called at any time.
 
@@ -366,102 +386,94 @@ class Context:
     _TAG_WORDS = 1
 
     def __init__(self, model, *, threads=0, max_tokens=0, max_texts=0, no_tuning=False):
-        self._running = threading.Lock()  # held by every call and by close()
-        self._freeing = threading.Lock()  # held by cancel(), and by close() while it frees; always taken last
-        self._handle = None  # None after close()
         self._labels, self._embed_width, self._n_logits = model.labels, model.embed_width, model.n_logits
+        self._turn = _Turn()  # of every call, and of close()
+        self._freeing = threading.Lock()  # held by cancel(), and by close() while it frees; always taken last
+        self._batch, self._n = _Batch(), c_size_t()  # the calls' arguments
+        self._n_address = ctypes.addressof(self._n)
         handle, text = c_void_p(), ctypes.create_string_buffer(256)
         params = _CtxParams(n_threads=threads, max_tokens=max_tokens, max_seqs=max_texts, no_tuning=no_tuning)
         with model._use() as of_model:
             status = _lib.sq_ctx_create(of_model, byref(params), byref(handle), text, len(text))
         if status != OK:
             raise Error(status, text.value.decode("utf-8", "replace"))
-        self._handle = handle
+        self._turn.handle = handle.value
+        self._free = weakref.finalize(self, _lib.sq_ctx_free, handle)
+        self._free.atexit = False  # other threads may still be at work then
 
     def embed(self, texts, *, pooling=POOL_MODEL, normalize=NORMALIZE_MODEL, dimensions=0, max_len=0, truncate=False, specials_as_text=False):
         """A vector for each text. Any number of texts; they run in batches that fit the context."""
-        width = min(dimensions, self._embed_width) if dimensions else self._embed_width
-        values, address = _floats(len(texts) * width)
-        params = _params(_EmbedParams, pooling, normalize, dimensions, max_len, truncate, specials_as_text)
-        self._call(_lib.sq_embed, byref(_texts_of(texts)), byref(params), address, len(values))
-        return _rows(values, len(texts))
+        params = _numbers(pooling, normalize, dimensions, max_len, truncate, specials_as_text, 0)
+        width = min(dimensions or self._embed_width, self._embed_width)
+        with self._turn as handle:
+            n = self._batch.fill(texts)
+            values = _ZERO * (n * width)
+            self._check(_lib.sq_embed(handle, self._batch.address, params, values.buffer_info()[0], n * width, self._n_address))
+        return _rows(values, n)
 
     def classify(self, texts, second=None, *, max_len=0, truncate=False, specials_as_text=False):
         """Classes for each text, or for each pair (texts[i], second[i]), in the order of the model's labels."""
-        if second is not None and len(second) != len(texts):
-            raise ValueError("both texts of each pair are needed")
-        n = len(texts) * self._n_logits
-        (scores, scores_address), (logits, logits_address) = _floats(n), _floats(n)
-        params = _params(_TextParams, max_len, truncate, specials_as_text)
-        self._call(_lib.sq_classify, byref(_texts_of(texts, second)), byref(params), scores_address, logits_address, n)
-        return [Classes(s, x) for s, x in zip(_rows(scores, len(texts)), _rows(logits, len(texts)))]
+        params = _numbers(max_len, truncate, specials_as_text)
+        with self._turn as handle:
+            n = self._batch.fill(texts, second)
+            scores, logits = _ZERO * (n * self._n_logits), _ZERO * (n * self._n_logits)
+            addresses = scores.buffer_info()[0], logits.buffer_info()[0]
+            self._check(_lib.sq_classify(handle, self._batch.address, params, *addresses, len(scores), self._n_address))
+        return [Classes(*both) for both in zip(_rows(scores, n), _rows(logits, n))]
 
     def rerank(self, query, documents, *, max_len=0, truncate=False, specials_as_text=False):
         """The documents by how well they answer the query, the best first, from a classifier of one label."""
-        question, n = _utf8(query), len(documents)
-        scores, address = _floats(n)
-        order = (c_uint32 * n)()
-        params = _params(_TextParams, max_len, truncate, specials_as_text)
-        self._call(_lib.sq_rerank, question, len(question), byref(_texts_of(documents)), byref(params), address, order, n)
+        question, params = _utf8(query), _numbers(max_len, truncate, specials_as_text)
+        with self._turn as handle:
+            n = self._batch.fill(documents)
+            scores, order = _ZERO * n, array.array("I", [0]) * n
+            addresses = scores.buffer_info()[0], order.buffer_info()[0]
+            self._check(_lib.sq_rerank(handle, question, len(question), self._batch.address, params, *addresses, n, self._n_address))
         return [Ranked(document, scores[document]) for document in order]
 
     def answer(self, question, context, *, window=0, stride=0, max_answer=0, allow_null=False, specials_as_text=False):
         """The answers to a question in a context of any length, the best first. "No answer" is start = end = 0."""
-        q, text = _utf8(question), _utf8(context)
-        spans = (_AnswerSpan * self._MOST_ANSWERS)()
-        params = _params(_AnswerParams, window, stride, max_answer, allow_null, specials_as_text)
-        n = self._call(_lib.sq_answer, q, len(q), text, len(text), byref(params), spans, len(spans))
+        q, text, spans = _utf8(question), _utf8(context), (_AnswerSpan * self._MOST_ANSWERS)()
+        params = _numbers(window, stride, max_answer, allow_null, specials_as_text)
+        with self._turn as handle:
+            self._check(_lib.sq_answer(handle, q, len(q), text, len(text), params, spans, len(spans), self._n_address))
+            n = self._n.value
         place = _Characters(text).at
         return [Answer(place(s.start), place(s.end), s.score, s.probability) for s in spans[:n]]
 
     def tag(self, texts, *, words=False, max_len=0, truncate=False, specials_as_text=False):
         """The entities of texts, in their order; with words, an entry for each word, label "O" included."""
-        packed, capacity = _texts_of(texts), 16 * (len(texts) + 1)
-        params = _params(_TagParams, self._TAG_WORDS if words else 0, max_len, truncate, specials_as_text)
-        found, n = None, capacity
-        while found is None or n > len(found):
-            found = (_Entity * n)()
-            n = self._call(_lib.sq_tag, byref(packed), byref(params), found, len(found), may_lack_space=True)
-        places = {}
+        texts = list(texts)
+        params = _numbers(self._TAG_WORDS if words else 0, max_len, truncate, specials_as_text, 0)
+        with self._turn as handle:
+            n, status = 16 * (self._batch.fill(texts) + 1), SPACE
+            while status == SPACE:
+                found = (_Entity * n)()
+                status = _lib.sq_tag(handle, self._batch.address, params, found, len(found), self._n_address)
+                n = self._n.value
+            self._check(status)
         entities = []
-        for e in found[:n]:
-            place = places.setdefault(e.text, _Characters(_utf8(texts[e.text]))).at
-            entities.append(Entity(e.text, self._labels[e.label], place(e.start), place(e.end), e.score, e.n_words))
+        for text, group in itertools.groupby(found[:n], key=lambda e: e.text):
+            place = _Characters(_utf8(texts[text])).at
+            entities += [Entity(text, self._labels[e.label], place(e.start), place(e.end), e.score, e.n_words) for e in group]
         return entities
 
-    def _call(self, function, *arguments, may_lack_space=False):
-        """Runs one of the library's functions on this context, alone; returns how many elements the answer has."""
-        if not self._running.acquire(blocking=False):
-            raise Error(BUSY, "the context is in use by another call")
-        try:
-            if self._handle is None:
-                raise Error(CLOSED, "the context is used after close()")
-            n = c_size_t()
-            status = function(self._handle, *arguments, byref(n))
-            if status != OK and not (status == SPACE and may_lack_space):
-                raise Error(status, _lib.sq_ctx_error(self._handle).decode("utf-8", "replace"))
-            return n.value
-        finally:
-            self._running.release()
+    def _check(self, status):
+        if status != OK:
+            raise Error(status, _lib.sq_ctx_error(self._turn.handle).decode("utf-8", "replace"))
 
     def cancel(self):
         """Makes the call that runs end with status CANCEL soon; a call that has not reached the library yet goes on. Any thread, any time."""
         with self._freeing:
-            if self._handle is not None:
-                _lib.sq_ctx_cancel(self._handle)
+            if self._turn.handle is not None:
+                _lib.sq_ctx_cancel(self._turn.handle)
 
     def close(self):
         """Stops the workers and frees the context. Error with status BUSY while a call runs."""
-        if not self._running.acquire(blocking=False):
-            raise Error(BUSY, "the context is in use by another call")
-        try:
-            with self._freeing:
-                if self._handle is None:
-                    raise Error(CLOSED, "the context is closed already")
-                _lib.sq_ctx_free(self._handle)
-                self._handle = None
-        finally:
-            self._running.release()
+        if self._free.alive:
+            with self._turn, self._freeing:
+                self._turn.handle = None
+                self._free()
 
     def __enter__(self):
         return self
@@ -480,13 +492,9 @@ class Pool:
         self._changed = threading.Condition()  # and the lock of the next two
         self._free = []  # contexts that are not lent
         self._closed = False
-        self._n = n
-        try:
-            for _ in range(n):
-                self._free.append(Context(model, **options))
-        except Error:
-            self._close_free()
-            raise
+        self._n = max(n, 1)
+        while len(self._free) < self._n:
+            self._free.append(Context(model, **options))
 
     @contextlib.contextmanager
     def lend(self, timeout=None):
@@ -508,16 +516,14 @@ class Pool:
         """Closes all contexts. Error with status BUSY while one is lent, and then nothing is closed."""
         with self._changed:
             if self._closed:
-                raise Error(CLOSED, "the pool is closed already")
+                return
             if len(self._free) < self._n:
                 raise Error(BUSY, "a context of the pool is in use")
             self._closed = True
-            self._close_free()
             self._changed.notify_all()
-
-    def _close_free(self):
-        for context in self._free:
-            context.close()
+            with contextlib.ExitStack() as all_of_them:
+                for context in self._free:
+                    all_of_them.callback(context.close)
 
     def __enter__(self):
         return self

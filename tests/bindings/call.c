@@ -1,6 +1,7 @@
 /* tests/bindings/call.c - how long a call of sq_embed takes from C: what the bindings' benchmarks compare themselves with, block by block.
  *
- * usage: call MODEL.sq TEXT    For each line of standard input, a count of calls, it makes so many calls on one thread and writes the median's nanoseconds.
+ * usage: call MODEL.sq TEXT    For each line of standard input, a count of calls, it makes so many calls on one thread and writes the nanoseconds of the
+ * median and of the fastest.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
@@ -34,7 +35,7 @@ static int32_t run_block(sq_ctx *ctx, const sq_texts *texts, int n_calls, float 
         if (status != SQ_OK) return status;
     }
     qsort(times, (size_t)n_calls, sizeof *times, by_value);
-    printf("%lld\n", (long long)times[n_calls / 2]);
+    printf("%lld %lld\n", (long long)times[n_calls / 2], (long long)times[0]);
     fflush(stdout);
     return SQ_OK;
 }

@@ -9,8 +9,10 @@
  *   pairs.txt     a line for each text: the logits of (this text, the next one); the last one's next is the first
  *   rerank.txt    a line for each text, best first: index and score by score.sq, the query being the first text
  *   answer.txt    a line for each answer, best first: start, end, score, probability; the question is the first text, the context all texts joined by spaces
+ *   structs.txt   a line for each struct of sq.h that a binding lays out by itself: its name, its size in bytes, the offset of each field in their order
  *   tag.txt       a line for each entity: text, start, end, words, score, label;  words.txt: the same for each word
  */
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +208,32 @@ static void write_tags(const char *name, const sq_texts *singles, uint32_t mode)
     sq_ctx_free(ctx);
 }
 
+#define FIELD(type, field) fprintf(f, " %zu", offsetof(type, field))
+
+static void write_structs(void) {
+    FILE *f = file("structs.txt", "w");
+    fprintf(f, "sq_model_params %zu", sizeof(sq_model_params));
+    FIELD(sq_model_params, size), FIELD(sq_model_params, copy), FIELD(sq_model_params, verify), FIELD(sq_model_params, huge_pages);
+    FIELD(sq_model_params, isa);
+    fprintf(f, "\nsq_model_info %zu", sizeof(sq_model_info));
+    FIELD(sq_model_info, size), FIELD(sq_model_info, n_layers), FIELD(sq_model_info, width), FIELD(sq_model_info, n_heads);
+    FIELD(sq_model_info, ffn_width), FIELD(sq_model_info, vocab_size), FIELD(sq_model_info, n_types), FIELD(sq_model_info, max_tokens);
+    FIELD(sq_model_info, max_positions), FIELD(sq_model_info, pooling), FIELD(sq_model_info, normalize), FIELD(sq_model_info, quant);
+    FIELD(sq_model_info, head), FIELD(sq_model_info, n_labels), FIELD(sq_model_info, multi_label), FIELD(sq_model_info, embed_width);
+    FIELD(sq_model_info, file_bytes), FIELD(sq_model_info, n_params);
+    fprintf(f, "\nsq_ctx_params %zu", sizeof(sq_ctx_params));
+    FIELD(sq_ctx_params, size), FIELD(sq_ctx_params, n_threads), FIELD(sq_ctx_params, max_tokens), FIELD(sq_ctx_params, max_seqs);
+    FIELD(sq_ctx_params, cpus), FIELD(sq_ctx_params, spin_us), FIELD(sq_ctx_params, no_tuning), FIELD(sq_ctx_params, tuning);
+    fprintf(f, "\nsq_texts %zu", sizeof(sq_texts));
+    FIELD(sq_texts, size), FIELD(sq_texts, n_texts), FIELD(sq_texts, a), FIELD(sq_texts, a_starts), FIELD(sq_texts, b), FIELD(sq_texts, b_starts);
+    fprintf(f, "\nsq_answer_span %zu", sizeof(sq_answer_span));
+    FIELD(sq_answer_span, start), FIELD(sq_answer_span, end), FIELD(sq_answer_span, score), FIELD(sq_answer_span, probability);
+    fprintf(f, "\nsq_entity %zu", sizeof(sq_entity));
+    FIELD(sq_entity, text), FIELD(sq_entity, label), FIELD(sq_entity, start), FIELD(sq_entity, end), FIELD(sq_entity, score), FIELD(sq_entity, n_words);
+    fprintf(f, "\n");
+    fclose(f);
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) {
         fprintf(stderr, "usage: reference FOLDER\n");
@@ -215,6 +243,7 @@ int main(int argc, char **argv) {
     read_texts();
     const sq_texts singles = {.size = sizeof singles, .n_texts = texts.n, .a = texts.bytes, .a_starts = texts.starts};
     float *x = room(MAX_RESULTS, sizeof *x);
+    write_structs();
     write_tokens("embed.sq");
     write_embeddings(&singles, x);
     write_classes(&singles, x);

@@ -14,8 +14,11 @@ type batching struct {
 	queue    int           // requests that may wait
 }
 
-// errFull refuses a request: the queue has no room.
-var errFull = errors.New("the queue is full")
+// errFull refuses a request: the queue has no room. errClosed does when the batcher has ended.
+var (
+	errFull   = errors.New("the queue is full")
+	errClosed = errors.New("the server ends")
+)
 
 // job is a request in the queue.
 type job struct {
@@ -30,17 +33,20 @@ type answer struct {
 }
 
 // batcher runs requests together. Workers, as many as batches run at once, each gather a batch from the queue, run it, and hand out the answers. Any
-// goroutine may call do; close after the last of them.
+// goroutine may call do and close at any time.
 type batcher struct {
+	mu      sync.RWMutex // read-locked by who puts a job into the queue, locked by close
+	closed  bool
 	limits  batching
 	queue   chan *job
 	run     func(texts []string) ([][]float32, error)
 	sizes   *histogram // texts of each batch
+	n       int        // workers
 	workers sync.WaitGroup
 }
 
 func newBatcher(limits batching, workers int, run func([]string) ([][]float32, error), sizes *histogram) *batcher {
-	b := &batcher{limits: limits, queue: make(chan *job, limits.queue), run: run, sizes: sizes}
+	b := &batcher{limits: limits, queue: make(chan *job, limits.queue), run: run, sizes: sizes, n: workers}
 	for i := 0; i < workers; i++ {
 		b.workers.Add(1)
 		go b.work()
@@ -51,10 +57,8 @@ func newBatcher(limits batching, workers int, run func([]string) ([][]float32, e
 // do waits for the answer to a request, unless the queue is full or ctx is done.
 func (b *batcher) do(ctx context.Context, texts []string) ([][]float32, error) {
 	j := &job{ctx, texts, make(chan answer, 1)}
-	select {
-	case b.queue <- j:
-	default:
-		return nil, errFull
+	if err := b.put(j); err != nil {
+		return nil, err
 	}
 	select {
 	case a := <-j.done:
@@ -64,12 +68,32 @@ func (b *batcher) do(ctx context.Context, texts []string) ([][]float32, error) {
 	}
 }
 
+func (b *batcher) put(j *job) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return errClosed
+	}
+	select {
+	case b.queue <- j:
+		return nil
+	default:
+		return errFull
+	}
+}
+
 // waiting is how many requests are in the queue.
 func (b *batcher) waiting() int { return len(b.queue) }
 
-// close ends the workers when the queue is empty.
+// full says that a request would be refused now.
+func (b *batcher) full() bool { return len(b.queue) == cap(b.queue) }
+
+// close refuses what comes from now on, and ends the workers when the queue is empty.
 func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
 	close(b.queue)
+	b.mu.Unlock()
 	b.workers.Wait()
 }
 
@@ -80,16 +104,17 @@ func (b *batcher) work() {
 	}
 }
 
-// gather makes a batch of a request and of those behind it.
+// gather makes a batch of a request and of those behind it: of all that come in time, or without a wait of this worker's share of the queue, so that no worker is
+// idle while another one has a long batch.
 func (b *batcher) gather(first *job) []*job {
-	jobs, texts := []*job{first}, len(first.texts)
+	jobs, texts, share := []*job{first}, len(first.texts), 1+len(b.queue)/b.n
 	var timeout <-chan time.Time
 	if b.limits.maxWait > 0 {
 		timer := time.NewTimer(b.limits.maxWait)
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	for texts < b.limits.maxTexts {
+	for texts < b.limits.maxTexts && (timeout != nil || len(jobs) < share) {
 		j := b.next(timeout)
 		if j == nil {
 			break

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -94,9 +96,11 @@ func (s *server) endpoint(t *task) http.Handler {
 		if code == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", "1")
 		}
+		text, _ := json.Marshal(body) // which holds strings and finite floats
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 		w.WriteHeader(code)
-		json.NewEncoder(w).Encode(body) // fails only when the client has left
+		w.Write(append(text, '\n')) // fails only when the client has left
 	})
 }
 
@@ -117,18 +121,26 @@ func (s *server) answer(t *task, w http.ResponseWriter, r *http.Request) (any, e
 	return embeddings{rows}, nil
 }
 
-// read gives a request's texts. A text that is too long is refused here, since it would fail the batch for all.
+// read gives a request's texts. A text that is too long is refused here, since it would fail the batch for all. A request that the queue has no room for is
+// refused before it costs any work.
 func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) ([]string, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &errStatus{http.StatusMethodNotAllowed, "use POST"}
 	}
+	if t.batch.full() {
+		return nil, errFull
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.maxBodyBytes)) // to its end: then the server sees it when the client leaves
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return nil, &errStatus{http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", large.Limit)}
+	}
 	var q request
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, s.config.maxBodyBytes)).Decode(&q); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return nil, &errStatus{http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", large.Limit)}
-		}
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
 		return nil, &errStatus{http.StatusBadRequest, "not a request: " + err.Error()}
 	}
 	if len(q.Texts) == 0 || len(q.Texts) > s.config.maxTexts {
@@ -142,6 +154,9 @@ func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) ([]string
 	return q.Texts, nil
 }
 
+// statusClientLeft is for the metrics alone: nobody reads the answer. The number is nginx's.
+const statusClientLeft = 499
+
 func statusOf(err error) int {
 	var known *errStatus
 	switch {
@@ -149,7 +164,9 @@ func statusOf(err error) int {
 		return known.code
 	case errors.Is(err, errFull):
 		return http.StatusTooManyRequests
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled):
+		return statusClientLeft
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errClosed):
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"log"
+	"net"
 	"net/http"
 	"os/signal"
 	"runtime"
@@ -48,10 +49,19 @@ func parseFlags() config {
 	return c
 }
 
+// check refuses numbers with which nothing would ever be answered.
+func (c config) check() error {
+	if min(c.contexts, c.batch.maxTexts, c.batch.queue, c.maxTexts) < 1 || c.maxBodyBytes < 1 || c.requestTimeout <= 0 {
+		return errors.New("-contexts, -max-batch, -queue, -max-texts, -max-body and -timeout must be above 0")
+	}
+	return nil
+}
+
 func main() {
 	config := parseFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := serve(ctx, config); err != nil {
 		log.Fatal("sq-serve: ", err)
 	}
@@ -63,13 +73,17 @@ func serve(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	listener, err := net.Listen("tcp", c.address)
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
 	h := &http.Server{
-		Addr: c.address, Handler: s.handler(),
+		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: c.requestTimeout, WriteTimeout: 2 * c.requestTimeout, IdleTimeout: time.Minute,
 	}
 	listening := make(chan error, 1)
-	go func() { listening <- h.ListenAndServe() }()
-	log.Print("sq-serve: listening on ", c.address)
+	go func() { listening <- h.Serve(listener) }()
+	log.Print("sq-serve: listening on ", listener.Addr())
 	select {
 	case err = <-listening:
 	case <-ctx.Done():
@@ -77,12 +91,17 @@ func serve(ctx context.Context, c config) error {
 		s.draining.Store(true)
 		limit, cancel := context.WithTimeout(context.Background(), c.draining)
 		defer cancel()
-		err = h.Shutdown(limit) // returns when the last request has its answer
+		if err = h.Shutdown(limit); err != nil { // it returns when the last request has its answer
+			err = errors.Join(err, h.Close())
+		}
 	}
 	return errors.Join(err, s.close())
 }
 
 func newServer(c config) (*server, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	if c.embedPath == "" && c.classifyPath == "" {
 		return nil, errors.New("name a model with -embed or -classify")
 	}

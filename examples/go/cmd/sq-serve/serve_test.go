@@ -130,6 +130,8 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"{", "not a request", 400},
 		{`{"texts": "a"}`, "not a request", 400},
+		{`{"texts": ["a"]} {}`, "not a request", 400},
+		{"", "not a request", 400},
 		{`{}`, "1 to 4 texts", 400},
 		{bodyOf("a", "b", "c", "d", "e"), "1 to 4 texts", 400},
 		{bodyOf("a", strings.Repeat("dog ", 100)), "text 1: sq:", 400},
@@ -219,9 +221,9 @@ func (h held) run(texts []string) ([][]float32, error) {
 	return rows, err
 }
 
-func newHeld(limits batching) (held, *batcher) {
+func newHeld(limits batching, workers int) (held, *batcher) {
 	h := held{make(chan []string), make(chan error)}
-	return h, newBatcher(limits, 1, h.run, newHistogram(1))
+	return h, newBatcher(limits, workers, h.run, newHistogram(1))
 }
 
 // ask sends a request and gives the channel of its answer.
@@ -242,7 +244,7 @@ func until(condition func() bool) {
 
 func TestBatches(t *testing.T) {
 	ctx := context.Background()
-	h, b := newHeld(batching{maxTexts: 3, queue: 4})
+	h, b := newHeld(batching{maxTexts: 3, queue: 4}, 1)
 	first := ask(b, ctx, "a")
 	<-h.begun
 	var more []chan answer
@@ -271,8 +273,57 @@ func TestBatches(t *testing.T) {
 	b.close()
 }
 
+// Two workers share what waits.
+func TestBatchesAreShared(t *testing.T) {
+	ctx := context.Background()
+	h, b := newHeld(batching{maxTexts: 8, queue: 4}, 2)
+	for i := 0; i < 2; i++ {
+		ask(b, ctx, "busy")
+		<-h.begun
+	}
+	for i := 1; i <= 4; i++ {
+		ask(b, ctx, "waits")
+		until(func() bool { return b.waiting() == i })
+	}
+	for _, share := range []int{2, 1, 1} { // half of 4, of 2, and what is left
+		h.release <- nil
+		if texts := <-h.begun; len(texts) != share {
+			t.Errorf("a batch of %v", texts)
+		}
+	}
+	h.release <- nil
+	h.release <- nil
+	b.close()
+}
+
+// The batcher may end before the last of those who ask has noticed.
+func TestBatcherCloses(t *testing.T) {
+	h, b := newHeld(batching{maxTexts: 1, queue: 4}, 1)
+	first := ask(b, context.Background(), "a")
+	<-h.begun
+	second := ask(b, context.Background(), "b")
+	until(func() bool { return b.waiting() == 1 })
+	ended := make(chan bool)
+	go func() { b.close(); close(ended) }()
+	until(func() bool {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		return b.closed
+	})
+	if _, err := b.do(context.Background(), []string{"late"}); !errors.Is(err, errClosed) {
+		t.Errorf("a request after the end: %v", err)
+	}
+	h.release <- nil
+	<-h.begun
+	h.release <- nil
+	if x, y := <-first, <-second; x.err != nil || y.err != nil {
+		t.Errorf("%v, %v", x, y)
+	}
+	<-ended
+}
+
 func TestBatchWaits(t *testing.T) {
-	h, b := newHeld(batching{maxTexts: 2, maxWait: time.Minute, queue: 4})
+	h, b := newHeld(batching{maxTexts: 2, maxWait: time.Minute, queue: 4}, 1)
 	first := ask(b, context.Background(), "a")
 	until(func() bool { return b.waiting() == 0 })
 	second := ask(b, context.Background(), "bb")
@@ -287,7 +338,7 @@ func TestBatchWaits(t *testing.T) {
 }
 
 func TestClientsThatLeave(t *testing.T) {
-	h, b := newHeld(batching{maxTexts: 4, queue: 4})
+	h, b := newHeld(batching{maxTexts: 4, queue: 4}, 1)
 	first := ask(b, context.Background(), "a")
 	<-h.begun
 	ctx, leave := context.WithCancel(context.Background())
@@ -343,11 +394,38 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// A client that does not finish its request cannot hold up the end for longer than -drain.
+func TestDrainingEnds(t *testing.T) {
+	c := testConfig()
+	c.address = freeAddress(t)
+	c.draining = 100 * time.Millisecond
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- serve(ctx, c) }()
+	until(func() bool { _, err := http.Get("http://" + c.address + "/healthz"); return err == nil })
+	slow, err := net.Dial("tcp", c.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	fmt.Fprint(slow, "POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 func TestNoModels(t *testing.T) {
 	if err := serve(context.Background(), config{}); err == nil {
 		t.Error("without models")
 	}
 	c := testConfig()
+	c.contexts = 0
+	if err := serve(context.Background(), c); err == nil {
+		t.Error("without contexts")
+	}
+	c = testConfig()
 	c.classifyPath = "no/such/file.sq"
 	if err := serve(context.Background(), c); !errors.Is(err, sq.IO) {
 		t.Errorf("no file: %v", err)

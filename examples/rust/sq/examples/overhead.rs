@@ -3,7 +3,9 @@
 //!     cargo run --release --example overhead FOLDER MODEL.sq [ROUNDS]
 //!
 //! FOLDER is what tests/test-bindings.sh makes: its program `call` (tests/bindings/call.c) is C's side, in a process of
-//! its own. Both run in alternation, a block of calls each; medians of the blocks' medians, and of their differences.
+//! its own. Both run in alternation, a block of calls each. What Rust adds is the median, and the quartiles, of the rounds'
+//! differences of the blocks' medians; and the difference of the fastest calls of all, which other work on the machine
+//! disturbs least.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,19 +14,29 @@ use std::time::Instant;
 const TEXT: &str = "the dog and the cat sleep in the old house by the a a"; // 16 tokens in the tests' and in English vocabularies
 const BLOCK_NS: f64 = 3e7;
 
-fn median(mut x: Vec<f64>) -> f64 {
+fn quantile(mut x: Vec<f64>, q: f64) -> f64 {
     x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
+    x[(q * (x.len() - 1) as f64) as usize]
 }
 
-/// Median nanoseconds of n calls.
-fn block(context: &mut sq::Context, n: usize) -> f64 {
+/// Nanoseconds of a block's calls.
+#[derive(Clone, Copy)]
+struct Times {
+    median: f64,
+    fastest: f64,
+}
+
+fn block(context: &mut sq::Context, n: usize) -> Times {
     let time = |_| {
         let start = Instant::now();
         context.embed(&[TEXT], &Default::default()).expect("the text fits");
         start.elapsed().as_nanos() as f64
     };
-    median((0..n).map(time).collect())
+    let ns: Vec<f64> = (0..n).map(time).collect();
+    Times {
+        fastest: quantile(ns.clone(), 0.0),
+        median: quantile(ns, 0.5),
+    }
 }
 
 /// tests/bindings/call.c at work.
@@ -48,11 +60,16 @@ impl CallsInC {
         }
     }
 
-    fn block(&mut self, n: usize) -> f64 {
+    fn block(&mut self, n: usize) -> Times {
         let mut line = String::new();
         writeln!(self.questions, "{n}").expect("call listens");
         self.answers.read_line(&mut line).expect("call answers");
-        line.trim().parse().expect("a number")
+        let mut numbers = line.split_whitespace().map(|x| x.parse().expect("a number"));
+        let mut next = || numbers.next().expect("two numbers");
+        Times {
+            median: next(),
+            fastest: next(),
+        }
     }
 
     fn end(mut self) {
@@ -75,17 +92,18 @@ fn main() -> Result<(), sq::Error> {
         ..Default::default()
     })?;
     let mut in_c = CallsInC::start(folder, path);
-    let n = (BLOCK_NS / in_c.block(50)).max(10.0) as usize;
+    let n = (BLOCK_NS / in_c.block(50).median).max(10.0) as usize;
     block(&mut context, n);
-    let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (in_c.block(n), block(&mut context, n))).collect();
+    let pairs: Vec<(Times, Times)> = (0..rounds).map(|_| (in_c.block(n), block(&mut context, n))).collect();
     in_c.end();
-    let c = median(pairs.iter().map(|(c, _)| *c).collect());
-    let more = median(pairs.iter().map(|(c, rust)| rust - c).collect());
-    let (c_us, more_us) = (c / 1e3, more / 1e3);
-    let percent = 100.0 * more / c;
-    println!(
-        "C {c_us:.2} us, Rust {:.2} us: overhead {more_us:.2} us, {percent:.2} %",
-        c_us + more_us
-    );
+    let us = |of: &dyn Fn(&(Times, Times)) -> f64, q| quantile(pairs.iter().map(of).collect(), q) / 1e3;
+    let c = us(&|(c, _)| c.median, 0.5);
+    let more = |q| us(&|(c, rust)| rust.median - c.median, q);
+    let (low, median, high) = (more(0.25), more(0.5), more(0.75));
+    let percent = 100.0 * median / c;
+    println!("C {c:.2} us; more from Rust: {median:.2} us ({low:.2} to {high:.2}), {percent:.2} %");
+    let fastest_c = us(&|(c, _)| c.fastest, 0.0);
+    let fastest_more = us(&|(_, rust)| rust.fastest, 0.0) - fastest_c;
+    println!("fastest: C {fastest_c:.2} us; more from Rust: {fastest_more:.2} us");
     Ok(())
 }

@@ -154,7 +154,11 @@ impl Model {
             specials_as_text: options.specials_as_text.into(),
         };
         let (b, n_b) = b.map_or((null(), 0), |b| (b.as_ptr().cast::<c_char>(), b.len())); // a slice's pointer is not null
-        let mut room = 16 + (a.len() + n_b) / 2;
+        let most = match options.max_len {
+            0 => self.info.max_tokens,
+            given => given as usize,
+        };
+        let mut room = most.min(16 + (a.len() + n_b) / 2); // longer texts are cut or refused
         loop {
             let (mut ids, mut kinds, mut sources) = (vec![0; room], vec![0; room], vec![0; room]);
             let mut spans = vec![0; 2 * room];

@@ -36,6 +36,11 @@ impl Buffer {
     }
 }
 
+/// So many that 32 bits cannot count them need more room for starts alone than machines have.
+fn count(n: usize) -> u32 {
+    n.try_into().expect("at most u32::MAX texts in a call")
+}
+
 #[derive(Default)]
 pub(crate) struct Buffers {
     a: Buffer,
@@ -48,7 +53,7 @@ impl Buffers {
         self.a.fill(texts.iter().map(AsRef::as_ref));
         sq_sys::sq_texts {
             size: size_of::<sq_sys::sq_texts>() as u32,
-            n_texts: texts.len() as u32,
+            n_texts: count(texts.len()),
             a: self.a.bytes.as_ptr().cast::<c_char>(),
             a_starts: self.a.starts.as_ptr(),
             b: std::ptr::null(),
@@ -62,7 +67,7 @@ impl Buffers {
         self.b.fill(pairs.iter().map(|(_, b)| b.as_ref()));
         sq_sys::sq_texts {
             size: size_of::<sq_sys::sq_texts>() as u32,
-            n_texts: pairs.len() as u32,
+            n_texts: count(pairs.len()),
             a: self.a.bytes.as_ptr().cast::<c_char>(),
             a_starts: self.a.starts.as_ptr(),
             b: self.b.bytes.as_ptr().cast::<c_char>(),

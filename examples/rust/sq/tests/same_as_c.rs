@@ -1,6 +1,7 @@
 //! Every result beside what C gives, bit by bit, from many threads too. The folder SQ_TEST_DIR (tests/test-bindings.sh makes it) has
 //! models, texts, and C's results, which tests/bindings/reference.c describes.
 
+use std::mem::size_of;
 use std::time::Duration;
 
 use sq::*;
@@ -349,4 +350,44 @@ fn cancel() {
     });
     drop(c);
     canceller.cancel(); // of nothing
+}
+
+/// A struct's name, size, and the offset of each field.
+macro_rules! layout {
+    ($kind:ident: $($field:ident)*) => {{
+        let offsets = [$(std::mem::offset_of!(sq_sys::$kind, $field).to_string()),*];
+        format!("{} {} {}", stringify!($kind), size_of::<sq_sys::$kind>(), offsets.join(" "))
+    }};
+}
+
+/// As the compiler of sq.h has them.
+#[test]
+fn layouts() {
+    let got = [
+        layout!(sq_model_params: size copy verify huge_pages isa),
+        layout!(sq_model_info: size n_layers width n_heads ffn_width vocab_size n_types max_tokens max_positions pooling
+            normalize quant head n_labels multi_label embed_width file_bytes n_params),
+        layout!(sq_ctx_params: size n_threads max_tokens max_seqs cpus spin_us no_tuning tuning),
+        layout!(sq_texts: size n_texts a a_starts b b_starts),
+        layout!(sq_answer_span: start end score probability),
+        layout!(sq_entity: text label start end score n_words),
+    ];
+    assert_eq!(got.to_vec(), lines("structs.txt"));
+}
+
+#[test]
+fn a_panic_gives_the_context_back() {
+    let m = model("embed.sq");
+    let pool = Pool::new(&m, 1, &one_thread()).unwrap();
+    std::thread::scope(|threads| {
+        let panicking = threads.spawn(|| {
+            let _lent = pool.lend();
+            panic!("of the caller");
+        });
+        assert!(panicking.join().is_err());
+    });
+    assert_eq!(
+        rows(&pool.lend().embed(&texts(), &Default::default()).unwrap()),
+        lines("embed.txt")
+    );
 }

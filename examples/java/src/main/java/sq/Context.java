@@ -55,9 +55,10 @@ public final class Context implements AutoCloseable {
     }
 
     /** A vector for each text. Any number of texts; they run in batches that fit the context. */
-    public List<float[]> embed(List<String> texts, EmbedOptions options) {
+    public List<float[]> embed(List<String> list, EmbedOptions options) {
+        String[] texts = Texts.snapshot(list);
         int width = options.dimensions() == 0 ? embedWidth : Math.min(options.dimensions(), embedWidth);
-        long size = (long) texts.size() * width;
+        long size = (long) texts.length * width;
         try (Arena arena = Arena.ofConfined()) {
             TextOptions text = options.text();
             MemorySegment params = Native.numbers(arena, options.pooling().ordinal(), options.normalize().ordinal(), options.dimensions(),
@@ -66,7 +67,7 @@ public final class Context implements AutoCloseable {
             MemorySegment out = arena.allocate(JAVA_FLOAT, size);
             MemorySegment n = arena.allocate(JAVA_LONG);
             call(ctx -> Native.embed(ctx, packed, params, out, size, n));
-            return rows(out, texts.size(), width);
+            return rows(out, texts.length, width);
         }
     }
 
@@ -75,19 +76,22 @@ public final class Context implements AutoCloseable {
     }
 
     /** The classes of each text. */
-    public List<Classes> classify(List<String> texts, TextOptions options) {
+    public List<Classes> classify(List<String> list, TextOptions options) {
+        String[] texts = Texts.snapshot(list);
         try (Arena arena = Arena.ofConfined()) {
-            return classes(arena, Texts.singles(arena, texts), texts.size(), options);
+            return classes(arena, Texts.singles(arena, texts), texts.length, options);
         }
     }
 
     /** The classes of each pair (first[i], second[i]). */
-    public List<Classes> classify(List<String> first, List<String> second, TextOptions options) {
-        if (first.size() != second.size()) {
+    public List<Classes> classify(List<String> firstTexts, List<String> secondTexts, TextOptions options) {
+        String[] first = Texts.snapshot(firstTexts);
+        String[] second = Texts.snapshot(secondTexts);
+        if (first.length != second.length) {
             throw new IllegalArgumentException("both texts of each pair are needed");
         }
         try (Arena arena = Arena.ofConfined()) {
-            return classes(arena, Texts.pairs(arena, first, second), first.size(), options);
+            return classes(arena, Texts.pairs(arena, first, second), first.length, options);
         }
     }
 
@@ -108,16 +112,17 @@ public final class Context implements AutoCloseable {
     }
 
     /** The documents by how well they answer the query, the best first, from a classifier of one label. */
-    public List<Ranked> rerank(String query, List<String> documents, TextOptions options) {
+    public List<Ranked> rerank(String query, List<String> list, TextOptions options) {
+        String[] documents = Texts.snapshot(list);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment question = Texts.bytes(arena, Texts.utf8(query));
             MemorySegment packed = Texts.singles(arena, documents);
             MemorySegment params = textParams(arena, options);
-            MemorySegment scores = arena.allocate(JAVA_FLOAT, documents.size());
-            MemorySegment order = arena.allocate(JAVA_INT, documents.size());
+            MemorySegment scores = arena.allocate(JAVA_FLOAT, documents.length);
+            MemorySegment order = arena.allocate(JAVA_INT, documents.length);
             MemorySegment n = arena.allocate(JAVA_LONG);
-            call(ctx -> Native.rerank(ctx, question, packed, params, scores, order, documents.size(), n));
-            List<Ranked> ranked = new ArrayList<>(documents.size());
+            call(ctx -> Native.rerank(ctx, question, packed, params, scores, order, documents.length, n));
+            List<Ranked> ranked = new ArrayList<>(documents.length);
             for (int document : order.toArray(JAVA_INT)) {
                 ranked.add(new Ranked(document, scores.getAtIndex(JAVA_FLOAT, document)));
             }
@@ -151,8 +156,9 @@ public final class Context implements AutoCloseable {
     }
 
     /** The entities of texts, in their order; with words, an entry for each word, label "O" included. */
-    public List<Entity> tag(List<String> texts, boolean words, TextOptions options) {
-        long capacity = 16 * (texts.size() + 1L);
+    public List<Entity> tag(List<String> list, boolean words, TextOptions options) {
+        String[] texts = Texts.snapshot(list);
+        long capacity = 16 * (texts.length + 1L);
         while (true) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment packed = Texts.singles(arena, texts);
@@ -170,14 +176,14 @@ public final class Context implements AutoCloseable {
         }
     }
 
-    private List<Entity> entities(MemorySegment found, List<String> texts) {
+    private List<Entity> entities(MemorySegment found, String[] texts) {
         List<Entity> entities = new ArrayList<>();
         Texts.Offsets offsets = null;
         int current = -1; // the text of offsets
         for (MemorySegment e : (Iterable<MemorySegment>) found.elements(Native.ENTITY)::iterator) {
             int text = e.get(JAVA_INT, Native.offset(Native.ENTITY, "text"));
             if (text != current) {
-                offsets = new Texts.Offsets(Texts.utf8(texts.get(text)));
+                offsets = new Texts.Offsets(Texts.utf8(texts[text]));
                 current = text;
             }
             entities.add(new Entity(text, labels.get(e.get(JAVA_INT, Native.offset(Native.ENTITY, "label"))),
@@ -223,10 +229,14 @@ public final class Context implements AutoCloseable {
         }
     }
 
-    private void enter() {
+    private void takeTurn() {
         if (!running.tryAcquire()) {
             throw new SqException(Status.BUSY, "the context is in use by another call");
         }
+    }
+
+    private void enter() {
+        takeTurn();
         if (handle == null) {
             running.release();
             throw new SqException(Status.CLOSED, "the context is used after close");
@@ -242,14 +252,16 @@ public final class Context implements AutoCloseable {
         }
     }
 
-    /** Stops the workers and frees the context. {@link Status#BUSY} while a call runs, and then nothing is closed. */
+    /** Stops the workers and frees the context, once. {@link Status#BUSY} while a call runs, and then nothing is closed. */
     @Override
     public void close() {
-        enter();
+        takeTurn();
         try {
             synchronized (freeing) {
-                Native.ctxFree(handle);
-                handle = null;
+                if (handle != null) {
+                    Native.ctxFree(handle);
+                    handle = null;
+                }
             }
         } finally {
             running.release();

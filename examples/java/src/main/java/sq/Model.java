@@ -59,11 +59,11 @@ public final class Model implements AutoCloseable {
             Native.set(params, Native.MODEL_PARAMS, "verify", Native.flag(options.verify()));
             Native.set(params, Native.MODEL_PARAMS, "huge_pages", Native.flag(options.hugePages()));
             if (options.isa() != null) {
-                Native.set(params, Native.MODEL_PARAMS, "isa", arena.allocateFrom(options.isa()));
+                Native.set(params, Native.MODEL_PARAMS, "isa", Native.string(arena, options.isa()));
             }
             MemorySegment handle = arena.allocate(ADDRESS);
             MemorySegment sentence = arena.allocate(Native.SENTENCE);
-            int status = Native.modelLoad(arena.allocateFrom(path.toString()), params, handle, sentence);
+            int status = Native.modelLoad(Native.string(arena, path.toString()), params, handle, sentence);
             Native.check(status, sentence.getString(0, StandardCharsets.UTF_8));
             return new Model(handle.get(ADDRESS, 0));
         }
@@ -119,8 +119,9 @@ public final class Model implements AutoCloseable {
         return use(model -> tokenize(model, Texts.utf8(first), Texts.utf8(second), options));
     }
 
-    private static List<Token> tokenize(MemorySegment model, byte[] a, byte[] b, TextOptions options) {
-        long capacity = 16 + (a.length + (b == null ? 0 : b.length)) / 2;
+    private List<Token> tokenize(MemorySegment model, byte[] a, byte[] b, TextOptions options) {
+        long most = options.maxLength() == 0 ? info.maxTokens() : Integer.toUnsignedLong(options.maxLength()); // longer texts are cut or refused
+        long capacity = Math.min(most, 16 + ((long) a.length + (b == null ? 0 : b.length)) / 2);
         while (true) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment first = Texts.bytes(arena, a);
@@ -166,18 +167,17 @@ public final class Model implements AutoCloseable {
         }
     }
 
-    /** Frees the model. {@link Status#BUSY} while a call runs; contexts do not count, they hold what they need. */
+    /** Frees the model, once. {@link Status#BUSY} while a call runs; contexts do not count, they hold what they need. */
     @Override
     public void close() {
         if (!lock.writeLock().tryLock()) {
             throw new SqException(Status.BUSY, "the model is in use by another call");
         }
         try {
-            if (handle == null) {
-                throw new SqException(Status.CLOSED, "the model is closed already");
+            if (handle != null) {
+                Native.modelFree(handle);
+                handle = null;
             }
-            Native.modelFree(handle);
-            handle = null;
         } finally {
             lock.writeLock().unlock();
         }

@@ -245,6 +245,14 @@ final class Native {
         return string.address() == 0 ? null : string.getString(0, StandardCharsets.UTF_8);
     }
 
+    /** A string for C, which would read one with a NUL in it only up to there. */
+    static MemorySegment string(SegmentAllocator memory, String text) {
+        if (text.indexOf('\0') >= 0) {
+            throw new SqException(Status.ARG, "there is a NUL in a name");
+        }
+        return memory.allocateFrom(text);
+    }
+
     /** A struct of 32-bit numbers, the first of which is its size in bytes. */
     static MemorySegment numbers(SegmentAllocator memory, int... fields) {
         MemorySegment struct = memory.allocate(JAVA_INT, fields.length + 1L);

@@ -18,7 +18,7 @@ public final class Pool implements AutoCloseable {
             while (free.size() < this.size) {
                 free.push(model.newContext(options));
             }
-        } catch (SqException failed) {
+        } catch (Throwable failed) {
             free.forEach(Context::close);
             throw failed;
         }
@@ -41,9 +41,11 @@ public final class Pool implements AutoCloseable {
 
         @Override
         public void close() {
-            if (context != null) {
-                giveBack(context);
-                context = null;
+            synchronized (Pool.this) {
+                if (context != null) {
+                    giveBack(context);
+                    context = null;
+                }
             }
         }
     }
@@ -59,23 +61,40 @@ public final class Pool implements AutoCloseable {
         return new Lent(free.pop());
     }
 
+    /** Lends a context if one is free, or else null. */
+    public synchronized Lent tryLend() {
+        if (closed) {
+            throw new SqException(Status.CLOSED, "the pool is used after close");
+        }
+        return free.isEmpty() ? null : new Lent(free.pop());
+    }
+
     private synchronized void giveBack(Context context) {
         free.push(context);
         notify();
     }
 
-    /** Closes all contexts. {@link Status#BUSY} while one is lent, and then nothing is closed. */
+    /** Closes all contexts, once. {@link Status#BUSY} while one is lent, and then nothing is closed. */
     @Override
     public synchronized void close() {
         if (closed) {
-            throw new SqException(Status.CLOSED, "the pool is closed already");
+            return;
         }
         if (free.size() < size) {
             throw new SqException(Status.BUSY, "a context of the pool is in use");
         }
         closed = true;
-        free.forEach(Context::close);
-        free.clear();
         notifyAll();
+        RuntimeException failed = null; // of a context that somebody uses without having it
+        for (Context context : free) {
+            try {
+                context.close();
+            } catch (SqException inUse) {
+                failed = inUse;
+            }
+        }
+        if (failed != null) {
+            throw failed;
+        }
     }
 }

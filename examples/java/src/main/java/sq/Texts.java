@@ -46,27 +46,32 @@ final class Texts {
         return memory.allocateFrom(JAVA_BYTE, utf8);
     }
 
+    /** The texts as they are now: what another thread does to the list meanwhile must not reach the library, which trusts the counts that it is given. */
+    static String[] snapshot(List<String> texts) {
+        return texts.toArray(String[]::new);
+    }
+
     /** An sq_texts of single texts. */
-    static MemorySegment singles(SegmentAllocator memory, List<String> texts) {
+    static MemorySegment singles(SegmentAllocator memory, String[] texts) {
         MemorySegment struct = Native.sized(memory, Native.TEXTS);
-        struct.set(JAVA_INT, N_TEXTS, texts.size());
+        struct.set(JAVA_INT, N_TEXTS, texts.length);
         fill(memory, struct, texts, A, A_STARTS);
         return struct;
     }
 
-    /** An sq_texts of pairs: the lists have the same length. */
-    static MemorySegment pairs(SegmentAllocator memory, List<String> first, List<String> second) {
+    /** An sq_texts of pairs: the arrays have the same length. */
+    static MemorySegment pairs(SegmentAllocator memory, String[] first, String[] second) {
         MemorySegment struct = singles(memory, first);
         fill(memory, struct, second, B, B_STARTS);
         return struct;
     }
 
-    private static void fill(SegmentAllocator memory, MemorySegment struct, List<String> texts, long bytesField, long startsField) {
-        byte[][] parts = new byte[texts.size()][];
-        MemorySegment starts = memory.allocate(JAVA_LONG, texts.size() + 1L);
+    private static void fill(SegmentAllocator memory, MemorySegment struct, String[] texts, long bytesField, long startsField) {
+        byte[][] parts = new byte[texts.length][];
+        MemorySegment starts = memory.allocate(JAVA_LONG, texts.length + 1L);
         long total = 0;
         for (int i = 0; i < parts.length; i++) {
-            parts[i] = utf8(texts.get(i));
+            parts[i] = utf8(texts[i]);
             total += parts[i].length;
             starts.setAtIndex(JAVA_LONG, i + 1L, total);
         }

@@ -2,10 +2,15 @@ package sq;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.SequenceLayout;
+import java.lang.foreign.StructLayout;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -13,11 +18,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HexFormat;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
@@ -181,11 +189,60 @@ class SqTest {
 
     // ---- errors and closing ----
 
+    /** Sizes and offsets as the compiler of sq.h has them. */
+    @Test
+    void layouts() {
+        List<String> got = new ArrayList<>();
+        Map<String, StructLayout> layouts = new LinkedHashMap<>();
+        layouts.put("sq_model_params", Native.MODEL_PARAMS);
+        layouts.put("sq_model_info", Native.MODEL_INFO);
+        layouts.put("sq_ctx_params", Native.CTX_PARAMS);
+        layouts.put("sq_texts", Native.TEXTS);
+        layouts.put("sq_answer_span", Native.ANSWER_SPAN);
+        layouts.put("sq_entity", Native.ENTITY);
+        layouts.forEach((name, layout) -> got.add(name + " " + layout.byteSize() + offsets(layout)));
+        assertEquals(lines("structs.txt"), got);
+    }
+
+    private static String offsets(StructLayout layout) {
+        StringBuilder offsets = new StringBuilder();
+        for (MemoryLayout field : layout.memberLayouts()) {
+            long offset = Native.offset(layout, field.name().orElseThrow());
+            long n = field instanceof SequenceLayout numbers ? numbers.elementCount() : 1;
+            for (int i = 0; i < n; i++) {
+                offsets.append(' ').append(offset + i * field.byteSize() / n);
+            }
+        }
+        return offsets.toString();
+    }
+
+    /** Another thread empties and fills the list: each call gets what the list was at one moment, or the list's own exception. */
+    @Test
+    void aListThatChanges() throws Exception {
+        try (Model m = model("embed.sq"); Context c = m.newContext(ContextOptions.ONE_THREAD)) {
+            String expected = lines("embed.txt").get(0);
+            List<String> texts = Collections.synchronizedList(new ArrayList<>());
+            AtomicBoolean done = new AtomicBoolean();
+            Thread changer = Thread.ofPlatform().start(() -> {
+                while (!done.get()) {
+                    texts.addAll(Collections.nCopies(50, TEXTS.get(0)));
+                    texts.clear();
+                }
+            });
+            for (int i = 0; i < 300; i++) {
+                c.embed(texts).forEach(vector -> assertEquals(expected, row(vector)));
+            }
+            done.set(true);
+            changer.join();
+        }
+    }
+
     @Test
     void errors() {
         assertTrue(fails(Status.IO, () -> Model.load(Path.of("no/such/file.sq"))).getMessage().contains("no/such/file.sq"));
         fails(Status.FORMAT, () -> model("texts.txt"));
         fails(Status.CPU, () -> Model.load(FOLDER.resolve("embed.sq"), new LoadOptions(false, false, false, "abacus")));
+        fails(Status.ARG, () -> Model.load(FOLDER.resolve("embed.sq"), new LoadOptions(false, false, false, "avx2\0")));
         try (Model m = model("embed.sq"); Context c = m.newContext(ContextOptions.DEFAULT)) {
             assertTrue(fails(Status.TASK, () -> c.classify(List.of("a"))).getMessage().contains("no head"));
             EmbedOptions wide = new EmbedOptions(TextOptions.DEFAULT, EmbedOptions.Pooling.MODEL, EmbedOptions.Normalize.MODEL, 65);
@@ -201,13 +258,13 @@ class SqTest {
         Context c = m.newContext(ContextOptions.DEFAULT);
         m.use(handle -> fails(Status.BUSY, m::close)); // within a call
         m.close();
-        fails(Status.CLOSED, m::close);
+        m.close(); // which does nothing
         fails(Status.CLOSED, () -> m.tokenize("a", TextOptions.DEFAULT));
         fails(Status.CLOSED, () -> m.newContext(ContextOptions.DEFAULT));
         assertEquals(lines("embed.txt").get(0), row(c.embed(TEXTS.subList(0, 1)).get(0)));
         c.close();
         c.cancel();
-        fails(Status.CLOSED, c::close);
+        c.close();
         fails(Status.CLOSED, () -> c.embed(List.of("a")));
     }
 
@@ -282,12 +339,17 @@ class SqTest {
             Pool.Lent lent = pool.lend();
             Context kept = lent.context();
             fails(Status.BUSY, pool::close);
+            try (Pool.Lent other = pool.tryLend()) {
+                assertNotNull(other);
+                assertNull(pool.tryLend());
+            }
             lent.close();
             lent.close();
             fails(Status.CLOSED, lent::context);
             pool.close();
-            fails(Status.CLOSED, pool::close);
+            pool.close();
             fails(Status.CLOSED, pool::lend);
+            fails(Status.CLOSED, pool::tryLend);
             fails(Status.CLOSED, () -> kept.embed(List.of("a")));
         }
     }

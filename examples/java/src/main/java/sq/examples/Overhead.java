@@ -4,9 +4,12 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.stream.DoubleStream;
+import java.util.stream.IntStream;
 import sq.Context;
 import sq.ContextOptions;
 import sq.Model;
@@ -16,7 +19,8 @@ import sq.TextOptions;
  * What a call from Java takes longer than from C, for a text of 16 tokens on one thread: Overhead FOLDER MODEL.sq [ROUNDS].
  *
  * <p>FOLDER is what tests/test-bindings.sh makes: its program `call` (tests/bindings/call.c) is C's side, in a process of its own. Both run in alternation, a
- * block of calls each; medians of the blocks' medians, and of their differences.
+ * block of calls each. What Java adds is the median, and the quartiles, of the rounds' differences of the blocks' medians; and the difference of the fastest
+ * calls of all, which other work on the machine disturbs least.
  */
 public final class Overhead {
     private static final String TEXT = "the dog and the cat sleep in the old house by the a a"; // 16 tokens in the tests' and in English vocabularies
@@ -29,29 +33,40 @@ public final class Overhead {
     public static void main(String[] arguments) throws IOException {
         String path = arguments[1];
         int rounds = arguments.length > 2 ? Integer.parseInt(arguments[2]) : 100;
-        Process inC = new ProcessBuilder(Path.of(arguments[0], "call").toString(), path, TEXT).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        Process call = new ProcessBuilder(Path.of(arguments[0], "call").toString(), path, TEXT).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (Model model = Model.load(Path.of(path)); Context context = model.newContext(new ContextOptions(1, 0, 0, true));
-                PrintStream questions = new PrintStream(inC.getOutputStream(), true); BufferedReader answers = inC.inputReader()) {
+                PrintStream questions = new PrintStream(call.getOutputStream(), true); BufferedReader answers = call.inputReader()) {
             if (model.tokenize(TEXT, TextOptions.DEFAULT).size() != 16) {
                 throw new IllegalStateException("the text has not 16 tokens");
             }
-            double first = blockInC(questions, answers, 50);
+            double first = blockInC(questions, answers, 50).median();
             int n = (int) Math.max(10, BLOCK_NS / first);
             block(context, (int) Math.min(WARM_UP_CALLS, WARM_UP_NS / first));
-            double[] c = new double[rounds];
-            double[] more = new double[rounds];
+            List<Times> inC = new ArrayList<>();
+            List<Times> inJava = new ArrayList<>();
             for (int i = 0; i < rounds; i++) {
-                c[i] = blockInC(questions, answers, n);
-                more[i] = block(context, n) - c[i];
+                inC.add(blockInC(questions, answers, n));
+                inJava.add(block(context, n));
             }
-            double overhead = median(more);
-            System.out.printf(Locale.ROOT, "C %.2f us, Java %.2f us: overhead %.2f us, %.2f %%%n", median(c) / 1e3, (median(c) + overhead) / 1e3,
-                overhead / 1e3, 100 * overhead / median(c));
+            report(inC, inJava);
         }
     }
 
-    /** Median nanoseconds of n calls. */
-    private static double block(Context context, int n) {
+    /** Nanoseconds of a block's calls. */
+    private record Times(double median, double fastest) {}
+
+    private static void report(List<Times> inC, List<Times> inJava) {
+        double c = quantile(inC.stream().mapToDouble(Times::median), .5) / 1e3;
+        double[] more = IntStream.range(0, inC.size()).mapToDouble(i -> (inJava.get(i).median() - inC.get(i).median()) / 1e3).sorted().toArray();
+        double median = quantile(Arrays.stream(more), .5);
+        System.out.printf(Locale.ROOT, "C %.2f us; more from Java: %.2f us (%.2f to %.2f), %.2f %%%n", c, median, quantile(Arrays.stream(more), .25),
+            quantile(Arrays.stream(more), .75), 100 * median / c);
+        double fastest = quantile(inC.stream().mapToDouble(Times::fastest), 0) / 1e3;
+        System.out.printf(Locale.ROOT, "fastest: C %.2f us; more from Java: %.2f us%n", fastest,
+            quantile(inJava.stream().mapToDouble(Times::fastest), 0) / 1e3 - fastest);
+    }
+
+    private static Times block(Context context, int n) {
         List<String> texts = List.of(TEXT);
         double[] times = new double[n];
         for (int i = 0; i < n; i++) {
@@ -59,17 +74,17 @@ public final class Overhead {
             context.embed(texts);
             times[i] = System.nanoTime() - start;
         }
-        return median(times);
+        return new Times(quantile(Arrays.stream(times), .5), quantile(Arrays.stream(times), 0));
     }
 
-    private static double blockInC(PrintStream questions, BufferedReader answers, int n) throws IOException {
+    private static Times blockInC(PrintStream questions, BufferedReader answers, int n) throws IOException {
         questions.println(n);
-        return Double.parseDouble(answers.readLine());
+        String[] numbers = answers.readLine().split(" ");
+        return new Times(Double.parseDouble(numbers[0]), Double.parseDouble(numbers[1]));
     }
 
-    private static double median(double[] x) {
-        double[] sorted = x.clone();
-        Arrays.sort(sorted);
-        return sorted[sorted.length / 2];
+    private static double quantile(DoubleStream x, double q) {
+        double[] sorted = x.sorted().toArray();
+        return sorted[(int) (q * (sorted.length - 1))];
     }
 }
