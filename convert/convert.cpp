@@ -1,19 +1,14 @@
 // convert/convert.cpp - the order of a conversion: float model in memory, calibration, then one layer after the other quantised and written.
 #include "convert.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <algorithm>
 #include <array>
 #include <memory>
 
 #include "float-model.h"
+#include "output-file.h"
 #include "source-file.h"
 #include "synthetic.h"
 
@@ -109,29 +104,17 @@ int write_int8(const float_model &source, const convert_options &options, progre
     return SQ_OK;
 }
 
-// Before hours of work rather than after: the output can be created, and is none of the files that are read.
-int check_output(const convert_options &options, message *why) {
-    struct stat out, in;
-    const size_t slash = options.output.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : options.output.substr(0, slash + 1);
-    if (access(folder.c_str(), W_OK | X_OK) != 0) return fail(why, SQ_E_IO, "cannot create %s: %s", options.output.c_str(), strerror(errno));
-    if (stat(options.output.c_str(), &out) != 0) return SQ_OK;
-    if (S_ISDIR(out.st_mode)) return fail(why, SQ_E_IO, "cannot create %s: it is a folder", options.output.c_str());
-    std::vector<std::string> inputs(1, options.calibration_file);
-    if (DIR *d = opendir(options.checkpoint.c_str())) {
-        while (const dirent *entry = readdir(d)) inputs.push_back(options.checkpoint + "/" + entry->d_name);
-        closedir(d);
-    }
-    for (const std::string &path : inputs)
-        if (stat(path.c_str(), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return fail(why, SQ_E_ARG, "the output %s is one of the files to read", options.output.c_str());
-    return SQ_OK;
-}
-
 } // namespace
 
+std::vector<std::string> input_files(const convert_options &options) {
+    std::vector<std::string> inputs;
+    if (!options.synthetic) inputs = files_in(options.checkpoint);
+    if (!options.calibration_file.empty()) inputs.push_back(options.calibration_file);
+    return inputs;
+}
+
 int convert(const convert_options &options, convert_result *result, message *why) {
-    if (int status = check_output(options, why)) return status;
+    if (int status = check_output_file(options.output, input_files(options), why)) return status;
     const std::unique_ptr<float_model> model(options.synthetic ? new synthetic_model : new float_model);
     const float_model &source = *model;
     if (int status = model->open(options.checkpoint, why)) return status;

@@ -36,6 +36,9 @@ struct convert_result {
     std::vector<attention_report> attention; // by layer; empty for a float model
 };
 
+// What a conversion reads: no output may take the place of one of these.
+std::vector<std::string> input_files(const convert_options &options);
+
 // Returns SQ_OK, or an error with its reason; then no output file exists (an older one of that name stays).
 int convert(const convert_options &options, convert_result *result, message *why);
 

@@ -26,9 +26,7 @@ const char *attention_form(const convert_result &r, size_t layer) {
 }
 
 int check_reports(const std::vector<std::string> &paths, const convert_options &options, message *why) {
-    std::vector<std::string> others;
-    if (!options.synthetic) others = files_in(options.checkpoint);
-    if (!options.calibration_file.empty()) others.push_back(options.calibration_file);
+    std::vector<std::string> others = input_files(options);
     others.push_back(options.output);
     for (const std::string &path : paths) {
         if (int status = check_output_file(path, others, why)) return status;
