@@ -113,10 +113,10 @@ done
 
 # ---- instances ----
 
-check 'instances' 0 "$sq" bench $embeds --instances 2 --tokens 16
+check 'instances' 0 "$sq" bench $embeds --instances 2 --tokens 16 --seconds 0.5
 holds 'instances' out '^requests/s +[0-9.]+ \('
 holds 'instances' out '^  each further +-?[0-9.]+$'
-check 'instances lines' 0 "$sq" bench bert-classify.sq --instances 3 --threads 1 --tokens 16 --seconds 0.3 --json
+check 'instances lines' 0 "$sq" bench bert-classify.sq --instances 3 --threads 1 --tokens 16 --seconds 0.5 --json
 is_json 'instances lines'
 agree 'instances lines' '$1 == 3 && $2 > 0 && $3 > 0 && $4 >= $3 && $5 >= $4' instances requests p50_ms p90_ms p99_ms
 agree 'instances: rate' '($1 / $2 / $3 - 1) ^ 2 < 0.0001' requests window_s requests_per_s
