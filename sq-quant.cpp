@@ -85,7 +85,8 @@ std::vector<float> smoothing(const observer &seen, const float_linear &l, float 
 
 std::vector<float> balanced_smoothing(const observer &seen, const float_linear &l, float sides, float weight) {
     std::vector<double> w_squares(l.k, 1e-20), x_squares(l.k, 1e-20), s(l.k), least(l.k);
-    for (size_t i = 0; i < l.w.size(); i++) w_squares[i % l.k] += static_cast<double>(l.w[i]) * l.w[i];
+    for (size_t n = 0; n < l.n; n++)
+        for (size_t j = 0; j < l.k; j++) w_squares[j] += static_cast<double>(l.w[n * l.k + j]) * l.w[n * l.k + j];
     for (size_t r = 0; r < seen.n_rows(); r++)
         for (size_t j = 0; j < l.k; j++) x_squares[j] += static_cast<double>(seen.row(r)[j]) * seen.row(r)[j] / static_cast<double>(seen.n_rows());
     for (size_t j = 0; j < l.k; j++) s[j] = least[j] = static_cast<double>(sides) / 255 * std::max(TINY, std::max(seen.hi()[j], -seen.lo()[j]));
@@ -117,7 +118,8 @@ struct rounded {
 // [n][k] weights with their columns multiplied by s
 std::vector<float> smoothed(const float_linear &l, const std::vector<float> &s) {
     std::vector<float> w(l.w.size());
-    for (size_t i = 0; i < w.size(); i++) w[i] = l.w[i] * s[i % l.k];
+    for (size_t n = 0; n < l.n; n++)
+        for (size_t j = 0; j < l.k; j++) w[n * l.k + j] = l.w[n * l.k + j] * s[j];
     return w;
 }
 
@@ -153,7 +155,8 @@ int8_linear assemble(const float_linear &l, rounded r, const std::vector<float> 
     q.scale = std::move(r.scale);
     q.bias = bias;
     q.comp.resize(l.n);
-    for (size_t i = 0; i < q.w.size(); i++) q.comp[i / l.k] += q.w[i];
+    for (size_t n = 0; n < l.n; n++)
+        for (size_t j = 0; j < l.k; j++) q.comp[n] += q.w[n * l.k + j];
     q.mul.resize(l.k);
     const float step = is_dynamic ? 1 : range.step;
     for (size_t j = 0; j < l.k; j++) q.mul[j] = 1 / (divisor[j] * step);
@@ -278,18 +281,20 @@ std::string named(const char *what, float value) {
 }
 
 std::vector<candidate> candidates(const observer &seen, const float_linear &l) {
-    std::vector<candidate> all;
-    all.push_back({"none", smoothing(seen, l, -1), 1, 0});
-    if (seen.n_rows() == 0) return all;
-    for (float strength : STRENGTHS) all.push_back({named("strength", strength), smoothing(seen, l, strength), 1, 0});
-    for (float sides : {1.0f, 2.0f})
-        for (float weight : WEIGHTS) all.push_back({named("balance", weight), balanced_smoothing(seen, l, sides, weight), 1, 0});
+    if (seen.n_rows() == 0) return {{"none", smoothing(seen, l, -1), 1, 0}};
+    constexpr size_t N_STRENGTHS = std::size(STRENGTHS), N_WEIGHTS = std::size(WEIGHTS);
+    std::vector<candidate> all(1 + N_STRENGTHS + 2 * N_WEIGHTS);
+    parallel_for(all.size(), [&](size_t i) {
+        if (i == 0) all[i] = {"none", smoothing(seen, l, -1), 1, 0};
+        else if (i <= N_STRENGTHS) all[i] = {named("strength", STRENGTHS[i - 1]), smoothing(seen, l, STRENGTHS[i - 1]), 1, 0};
+        else {
+            const size_t at = i - 1 - N_STRENGTHS;
+            const float sides = at < N_WEIGHTS ? 1 : 2, weight = WEIGHTS[at % N_WEIGHTS];
+            all[i] = {named("balance", weight), balanced_smoothing(seen, l, sides, weight), 1, 0};
+        }
+    });
     return all;
 }
-
-} // namespace
-
-namespace {
 
 // The candidate that loses least; y: the float layer's output on the sampled rows
 candidate best_of(std::vector<candidate> all, const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic, const float *y, double *first_error) {

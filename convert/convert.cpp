@@ -55,7 +55,7 @@ int quantize_layers(const float_model &source, const convert_options &options, p
     if (int status = check_budget(options.budget, *texts, net.model(), why)) return status;
     calibration run;
     if (int status = run.start(source, &net, texts, why)) return status;
-    layer_quantizer quantizer(source, &net, &run, options.mode == quant_mode::dynamic_scales);
+    layer_quantizer quantizer(source, &net, &run, options.mode);
     layers->resize(source.config().n_layers);
     for (uint32_t i = 0; i < layers->size(); i++) {
         attention_report attention;

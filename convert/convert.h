@@ -14,8 +14,6 @@ namespace sq {
 // Called now and then with the share of the work that is done, 0 to 1.
 using progress = void (*)(const char *what, double share);
 
-enum class quant_mode { static_scales, dynamic_scales, none };
-
 struct convert_options {
     std::string checkpoint;              // folder; or, if synthetic, the name of a shape (synthetic.h)
     bool synthetic = false;

@@ -111,7 +111,7 @@ int check_output_file(const std::string &path, const std::vector<std::string> &o
     if (exists && S_ISDIR(st.st_mode)) return fail(why, SQ_E_IO, "cannot create %s: it is a folder", path.c_str());
     const bool is_regular = !exists || S_ISREG(st.st_mode);
     for (const std::string &other : others)
-        if (is_regular && same_file(path, other)) return fail(why, SQ_E_ARG, "%s is also one of the other files that are read or written", path.c_str());
+        if (is_regular && same_file(path, other)) return fail(why, SQ_E_ARG, "the output %s is one of the files to read or write", path.c_str());
     if (is_regular) return output_file().open(path, why);
     return access(path.c_str(), W_OK) == 0 ? SQ_OK : fail(why, SQ_E_IO, "cannot create %s: %s", path.c_str(), strerror(errno));
 }

@@ -15,12 +15,17 @@ constexpr size_t ATTENTION_ROWS = 512;
 // Rows that the moments of heads are taken from; of BERT-large 25 MB.
 constexpr size_t BASIS_ROWS = 2048;
 
-// A static layer whose error passes this, where per-row scales would leave at most two thirds of it, becomes dynamic: a few activations then need a range in which
-// the others drown. With 1.2 % and four fifths, 20 of MiniLM's 24 layers are dynamic and its mean cosine is 0.9993: that is what a budget is for, since it makes the model as slow
-// as one that is dynamic everywhere, 5 to 9 % on a Zen 4.
+// A layer with fixed scales whose error passes this, where scales for each token would leave at most two thirds of it, gets those: a few activations then need a range in
+// which the others drown.
 constexpr double STATIC_ERROR_LIMIT = 0.025, DYNAMIC_GAIN = 2.0 / 3;
 
-choice choose(const kernels &k, const float_linear &l, const observer &seen, bool is_dynamic) {
+// Behind a LayerNorm all tokens are of one size. Attention outputs and what the activation function gives are not, and one step for all loses much there.
+bool is_dynamic_from_the_start(quant_mode mode, linear_role role) {
+    return mode == quant_mode::dynamic_scales || (mode == quant_mode::static_scales && (role == OUT || role == DOWN));
+}
+
+choice choose(const kernels &k, quant_mode mode, linear_role role, const float_linear &l, const observer &seen) {
+    const bool is_dynamic = is_dynamic_from_the_start(mode, role);
     choice c = search(k, l, seen, is_dynamic);
     if (is_dynamic || c.error <= STATIC_ERROR_LIMIT) return c;
     choice d = search(k, l, seen, true);
@@ -103,7 +108,7 @@ int layer_quantizer::change_heads(message *why) {
     wanted.inputs[OUT] = &context;
     wanted.attention = &seen;
     if (int status = texts_.observe(layer_, wanted, why)) return status;
-    plain_out_error_ = plain_error(net_.table(), linear_[OUT], context.seen, is_dynamic_);
+    plain_out_error_ = plain_error(net_.table(), linear_[OUT], context.seen, is_dynamic_from_the_start(mode_, OUT));
     see_range(OUT, context.seen);
     out_->bases = choose_head_bases(seen, linear_[OUT], source_.config().n_heads);
     change_bases(out_->bases, &linear_[QKV], &linear_[OUT]);
@@ -114,7 +119,7 @@ int layer_quantizer::change_heads(message *why) {
 // Chooses the form of attention; QKV then gives rounded steps.
 attention_report layer_quantizer::choose_attention(const attention_observer &seen) {
     const model_config &c = source_.config();
-    const attention_limits &limits = is_dynamic_ ? DYNAMIC_ATTENTION : STATIC_ATTENTION;
+    const attention_limits &limits = mode_ == quant_mode::dynamic_scales ? DYNAMIC_ATTENTION : STATIC_ATTENTION;
     int8_attention &a = out_->attention = int8_attention();
     if (attention_s8_fits(c.width / c.n_heads, c.n_positions)) {
         a = quantize_attention(net_.table(), seen, c.n_heads, limits.coarse);
@@ -135,14 +140,14 @@ int layer_quantizer::quantize_projection(attention_report *report, message *why)
     wanted.attention = &seen;
     if (int status = texts_.observe(layer_, wanted, why)) return status;
 
-    choice &out = reports_[OUT].chosen = choose(net_.table(), linear_[OUT], context.seen, is_dynamic_);
+    choice &out = reports_[OUT].chosen = choose(net_.table(), mode_, OUT, linear_[OUT], context.seen);
     out.plain_error = plain_out_error_;
     out_->value_divisor = out.s;
     divide_values(out.s, &linear_[QKV]);
     seen.divide_values(out.s);
     for (size_t j = 0; j < width; j++) float_means_[OUT][j] /= static_cast<double>(out.s[j]);
 
-    reports_[QKV].chosen = choose(net_.table(), linear_[QKV], qkv.seen, is_dynamic_);
+    reports_[QKV].chosen = choose(net_.table(), mode_, QKV, linear_[QKV], qkv.seen);
     see_range(QKV, qkv.seen);
     qkv.float_mean = float_means_[QKV];
     out_->linear[QKV] = sq::quantize(net_.table(), linear_[QKV], qkv, reports_[QKV].chosen, false);
@@ -160,7 +165,7 @@ int layer_quantizer::quantize_next(linear_role role, message *why) {
     wanted.inputs[role] = &in;
     if (int status = texts_.observe(layer_, wanted, why)) return status;
     if (role != OUT) {
-        reports_[role].chosen = choose(net_.table(), l, in.seen, is_dynamic_);
+        reports_[role].chosen = choose(net_.table(), mode_, role, l, in.seen);
         see_range(role, in.seen);
     }
     out_->linear[role] = sq::quantize(net_.table(), l, in, reports_[role].chosen, role == OUT);

@@ -11,6 +11,10 @@
 
 namespace sq {
 
+// Where a layer's activation scales come from. static_scales: calibration, for layers behind a LayerNorm; the others find them for each token. fast: calibration, for all but
+// layers that lose much by it. dynamic_scales: each token. none: the model stays in f32.
+enum class quant_mode { static_scales, fast, dynamic_scales, none };
+
 // What became of one linear layer.
 struct layer_report {
     uint32_t layer;
@@ -47,7 +51,7 @@ int set_layer(const float_model &source, uint32_t i, const int8_layer &l, networ
 // Quantises layers 0, 1, ... of the network and moves the calibration texts on.
 class layer_quantizer {
   public:
-    layer_quantizer(const float_model &source, network *net, calibration *texts, bool is_dynamic) : source_(source), net_(*net), texts_(*texts), is_dynamic_(is_dynamic) {}
+    layer_quantizer(const float_model &source, network *net, calibration *texts, quant_mode mode) : source_(source), net_(*net), texts_(*texts), mode_(mode) {}
 
     // Appends four reports of linear layers. Returns SQ_OK or an error.
     int quantize(uint32_t layer, int8_layer *out, std::vector<layer_report> *linears, attention_report *attention, message *why);
@@ -65,7 +69,7 @@ class layer_quantizer {
     const float_model &source_;
     network &net_;
     calibration &texts_;
-    const bool is_dynamic_;
+    const quant_mode mode_;
 
     uint32_t layer_ = 0;
     int8_layer *out_ = nullptr;

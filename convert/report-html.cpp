@@ -84,10 +84,19 @@ std::string budget_text(const budget &b) {
     return cos + (cos.empty() || kl.empty() ? "" : ", ") + kl;
 }
 
+const char *meaning_of(quant_mode mode) {
+    switch (mode) {
+    case quant_mode::static_scales: return "static: INT8, activation scales fixed by calibration behind a LayerNorm, found for each token elsewhere";
+    case quant_mode::fast: return "fast: INT8, activation scales fixed by calibration nearly everywhere";
+    case quant_mode::dynamic_scales: return "dynamic: INT8, activation scales found for each token";
+    case quant_mode::none: break;
+    }
+    return "float: not quantised";
+}
+
 std::string conversion(const convert_options &options, const convert_result &r) {
-    const char *const modes[] = {"static: INT8, activation scales fixed by calibration", "dynamic: INT8, activation scales found for each token", "float: not quantised"};
     std::string rows = row(header("Checkpoint") + cell(options.checkpoint + (options.synthetic ? " (random weights)" : "")));
-    rows += row(header("Model") + cell(r.description)) + row(header("Mode") + cell(modes[static_cast<size_t>(options.mode)]));
+    rows += row(header("Model") + cell(r.description)) + row(header("Mode") + cell(meaning_of(options.mode)));
     if (!r.layers.empty()) rows += row(header("Calibrated on") + cell(calibration_text(options, r)));
     if (options.budget.is_wanted()) rows += row(header("Budget") + cell(budget_text(options.budget)));
     rows += row(header("Model file") + cell(options.output)) + row(header("Converter") + cell(std::string("sq ") + sq_version_string()));

@@ -14,7 +14,7 @@ bool ends_with(const std::string &text, const std::string &end) {
 } // namespace
 
 const char *mode_of(const convert_options &options) {
-    return options.mode == quant_mode::none ? "float" : options.mode == quant_mode::dynamic_scales ? "dynamic" : "static";
+    return options.mode == quant_mode::none ? "float" : options.mode == quant_mode::dynamic_scales ? "dynamic" : options.mode == quant_mode::fast ? "fast" : "static";
 }
 
 const char *form_of(const layer_report &l) { return l.is_float ? "float" : l.chosen.is_dynamic ? "dynamic" : "static"; }

@@ -31,10 +31,10 @@ using model_handle = std::unique_ptr<sq_model, model_deleter>;
 using ctx_handle = std::unique_ptr<sq_ctx, ctx_deleter>;
 
 inline const char *mode_name(sq::quant_mode mode) {
-    return mode == sq::quant_mode::none ? "float" : mode == sq::quant_mode::static_scales ? "static" : "dynamic";
+    return mode == sq::quant_mode::none ? "float" : mode == sq::quant_mode::static_scales ? "static" : mode == sq::quant_mode::fast ? "fast" : "dynamic";
 }
 
-constexpr sq::quant_mode ALL_MODES[] = {sq::quant_mode::none, sq::quant_mode::static_scales, sq::quant_mode::dynamic_scales};
+constexpr sq::quant_mode ALL_MODES[] = {sq::quant_mode::none, sq::quant_mode::static_scales, sq::quant_mode::fast, sq::quant_mode::dynamic_scales};
 
 // Converts a checkpoint and returns the model file's bytes; empty after a failed check. *report (if not null) gets the converter's.
 inline std::string converted(const std::string &checkpoint, sq::quant_mode mode, const std::string &calibration = "", sq::convert_result *report = nullptr) {

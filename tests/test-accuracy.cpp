@@ -19,7 +19,7 @@ constexpr retrieval::text_prefixes PLAIN = {"", ""}, E5 = {"query: ", "passage: 
 // TorchAO's SmoothQuant, dynamic, gives 0.9917 and 0.9987 on minilm's texts, 0.9989 and 0.9997 on e5's; OpenVINO, static, 0.9908 and 0.9966, 0.9917 and 0.9976.
 // Checkpoints whose reference is logits have no such bounds.
 const subject SUBJECTS[] = {
-    {"minilm", 0.997, 0.9992, 0.994, 0.998, &PLAIN}, {"e5", 0.9993, 0.9997, 0.997, 0.999, &E5}, {"reranker", 0, 0, 0, 0, nullptr}, {"categorium-en", 0, 0, 0, 0, nullptr}};
+    {"minilm", 0.997, 0.9992, 0.994, 0.998, &PLAIN}, {"e5", 0.9993, 0.9997, 0.9985, 0.9995, &E5}, {"reranker", 0, 0, 0, 0, nullptr}, {"categorium-en", 0, 0, 0, 0, nullptr}};
 
 // The weights of minilm and e5 under the names of other architectures: nothing new to quantise.
 const char *const TWINS[] = {"minilm-distilbert", "e5-xlmr"};
