@@ -1,6 +1,8 @@
 // convert/budget.cpp - see budget.h.
 #include "budget.h"
 
+#include <stdio.h>
+
 #include <algorithm>
 
 namespace sq {
@@ -77,8 +79,10 @@ int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, 
     if (int status = k.take_steps(dearer::dynamic, now, steps, why)) return status;
     if (int status = k.take_steps(dearer::in_f32, now, steps, why)) return status;
     if (wanted.is_kept(*now)) return SQ_OK;
+    char divergence[64] = "";
+    if (wanted.kl > 0) snprintf(divergence, sizeof divergence, ", divergences %.2g nats", now->kl_mean);
     return fail(why, SQ_E_LIMIT, "the budget cannot be kept: with every layer in f32, and only the word embeddings in INT8, cosines are %.6f in the mean%s", now->cos_mean,
-                wanted.kl > 0 ? " and the divergence is still too large" : "");
+                divergence);
 }
 
 } // namespace sq

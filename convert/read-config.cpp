@@ -4,7 +4,9 @@
 // sentence-transformers v5, models/{Transformer,Pooling,Dense,Normalize}.py and their successors under modules/.
 #include "read-config.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <iterator>
 #include <new>
@@ -405,6 +407,9 @@ static std::string read_license(const std::string &folder) {
 int read_config(const std::string &folder, model_config *out, message *why) try {
     *out = model_config();
     out->folder = folder;
+    struct stat st;
+    if (stat(folder.c_str(), &st) != 0) return fail(why, SQ_E_IO, "cannot open %s: %s", printable(folder).c_str(), strerror(errno));
+    if (!S_ISDIR(st.st_mode)) return fail(why, SQ_E_IO, "%s is not a folder", printable(folder).c_str());
     uint32_t dimension = 0;
     int status = has_file(folder, "modules.json") ? read_modules(folder, &dimension, out, why) : SQ_OK;
     if (status == SQ_OK) status = read_config_json(out, why);

@@ -57,7 +57,7 @@ int header::read_tensor(const json::member &entry, source_tensor *t) const {
     if (!find_element(dtype->text, &t->type)) return refuse(t->name, ("dtype '" + printable(dtype->text) + "' is not supported").c_str());
     if (!read_counts(entry.item.find("shape"), &t->shape)) return refuse(t->name, "its shape is not a list of counts");
     if (!read_counts(entry.item.find("data_offsets"), &offsets) || offsets.size() != 2) return refuse(t->name, "data_offsets are not two counts");
-    if (offsets[0] > offsets[1] || offsets[1] > n_data) return refuse(t->name, "its bytes lie outside the file");
+    if (offsets[0] > offsets[1] || offsets[1] > n_data) return refuse(t->name, "its bytes lie outside the file: truncated?");
     uint64_t n_bytes;
     if (!shape_product(t->shape, &t->n_elements) || __builtin_mul_overflow(t->n_elements, element_bytes(t->type), &n_bytes) || n_bytes != offsets[1] - offsets[0])
         return refuse(t->name, ("shape " + shape_text(t->shape) + " and dtype do not fit its " + std::to_string(offsets[1] - offsets[0]) + " bytes").c_str());

@@ -59,6 +59,7 @@ int source_file::open(const std::string &folder, const std::string &name, messag
     if (fd < 0) return fail(why, SQ_E_IO, "cannot open %s: %s", printable(name).c_str(), strerror(errno));
     const int error = map(fd, &fresh.data_, &fresh.n_bytes_);
     close(fd);
+    if (error == EINVAL) return fail(why, SQ_E_IO, "%s is not a regular file", printable(name).c_str());
     if (error != 0) return fail(why, error == ENOMEM ? SQ_E_MEM : SQ_E_IO, "cannot map %s: %s", printable(name).c_str(), strerror(error));
     swap(fresh);
     return SQ_OK;

@@ -197,14 +197,18 @@ static void check_input(command which, const options &o) {
     if (o.pairs && n % 2 != 0) fail_usage("--pair takes texts two by two, and there are %zu", n);
 }
 
-// The model may be an argument, and nothing else is one.
-static void check_measure(options *o) {
+// Commands that take no texts: the model may be an argument, and nothing else is one.
+static void take_model(options *o) {
     if (o->model.empty() && !o->texts.empty()) {
         o->model = o->texts[0];
         o->texts.erase(o->texts.begin());
     }
     if (!o->texts.empty()) fail_usage("%s: nothing but the model is needed", o->texts[0].c_str());
     if (o->model.empty()) fail_usage("MODEL is missing");
+}
+
+static void check_measure(options *o) {
+    take_model(o);
     if (o->seconds > 0 && (o->runs || o->warmup)) fail_usage("--seconds and --runs, --warmup exclude each other");
     if (o->warmup && !o->runs && !o->instances) fail_usage("--warmup needs --runs");
     if (o->numa && !o->instances) fail_usage("--numa needs --instances");
@@ -213,11 +217,8 @@ static void check_measure(options *o) {
 
 static void check_together(command which, options *o) {
     if (which & MEASURES) return check_measure(o);
+    if (which == INFO) return take_model(o);
     if (o->model.empty()) fail_usage("-m MODEL is missing");
-    if (which == INFO) {
-        if (!o->texts.empty()) fail_usage("%s: `sq info` takes no text", o->texts[0].c_str());
-        return;
-    }
     check_input(which, *o);
     if (o->format == FORMAT_DEFAULT) o->format = o->jsonl.empty() && !o->hidden ? FORMAT_TEXT : FORMAT_JSONL;
     if (o->format == FORMAT_TEXT && !o->jsonl.empty()) fail_usage("--format text is for texts given as arguments");

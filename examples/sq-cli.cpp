@@ -77,11 +77,11 @@ static const command_spec COMMANDS[] = {
      "examples:\n"
      "  sq tokenize -m minilm.sq 'Hello, world!'\n"
      "  sq tokenize -m minilm.sq --jsonl pairs.jsonl --truncate\n"},
-    {"info", INFO, run_info, "-m MODEL", "describe a model file",
+    {"info", INFO, run_info, "MODEL", "describe a model file",
      "Prints sizes, settings, the instruction set in use and the metadata of the file.\n"
      "\n"
      "example:\n"
-     "  sq info -m minilm.sq --verify\n"},
+     "  sq info minilm.sq --verify\n"},
     {"bench", BENCH, run_bench, "MODEL [--tokens N,...] [--instances N]", "measure latency, or throughput of many instances",
      "Runs batches of pseudo-random tokens and prints for each length: median and 90th percentile of a call's time; tokens and matrix\n"
      "operations (a multiply-add is two) a second at the median; their share of the peak; the peak of one thread and of all threads,\n"
@@ -131,7 +131,7 @@ static void print_help(FILE *to) {
           "examples:\n"
           "  sq embed -m minilm.sq 'A man is eating.' 'Someone has lunch.'\n"
           "  sq classify -m nli.sq --pair 'A man is eating.' 'Someone has lunch.'\n"
-          "  sq info -m minilm.sq\n"
+          "  sq info minilm.sq\n"
           "  sq bench minilm.sq\n"
           "\n"
           "Exit status: 0 done, 1 failed, 2 wrong usage.\n",

@@ -23,12 +23,14 @@ for c in embed classify rerank answer tag tokenize info; do
     holds "$c --help" out '^example'
     holds "$c --help" out '--model FILE'
     check "help $c" 0 "$sq" help $c
-    check "$c without model" 2 "$sq" $c text
+    [[ $c == info ]] || check "$c without model" 2 "$sq" $c text
     check "$c unknown option" 2 "$sq" $c -m "$model" --frobnicate text
     holds "$c unknown option" err '--frobnicate: unknown option'
     check "$c no such model" 1 "$sq" $c -m missing.sq "${texts[@]}"
     holds "$c no such model" err 'missing.sq'
 done
+check 'info without model' 2 "$sq" info
+check 'info, model as an argument' 0 "$sq" info "$model"
 check 'version' 0 "$sq" --version
 holds 'version' out '^sq [0-9]+\.[0-9]+\.[0-9]+$'
 check 'no texts' 2 "$sq" embed -m "$model"

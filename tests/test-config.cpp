@@ -145,6 +145,11 @@ static void test_refused_kinds() {
     message why{};
     CHECK_EQ(read_config(s.path, &c, &why), SQ_E_IO);
     CHECK_EQ(why.text, "cannot open config.json: No such file or directory");
+    CHECK_EQ(read_config(s.path + "/absent", &c, &why), SQ_E_IO);
+    CHECK_EQ(why.text, "cannot open " + s.path + "/absent: No such file or directory");
+    s.put("a-file", "");
+    CHECK_EQ(read_config(s.path + "/a-file", &c, &why), SQ_E_IO);
+    CHECK_EQ(why.text, s.path + "/a-file is not a folder");
     s.put("config.json", "{\"model_type\": \"bert\",\n}");
     refused(s, "config.json: line 2, column 1: a key in quotes is missing");
     s.put("config.json", "[]");
