@@ -18,6 +18,8 @@ mkdir -p "$B/log/counts"
 # Sanitizers: test-api.c forks a process that has threads, to see that sq refuses to work there.
 export TSAN_OPTIONS="die_after_fork=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
+# Several tests run at once: threads of the converter's loops that wait must leave the cores to the others.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 # run NAME COMMAND...: exit code 0 passed, 77 skipped, else failed; lines that begin with SKIP are parts that were left out. As many run at once as there are
 # cores; `wait` waits for all.
