@@ -299,7 +299,7 @@ int main() {
         test_layers(checkpoint);
         test_tokens(checkpoint);
         test_int8(checkpoint, sq::quant_mode::dynamic_scales, 0.9995);
-        test_int8(checkpoint, sq::quant_mode::static_scales, 0.998);
+        for (sq::quant_mode mode : {sq::quant_mode::static_scales, sq::quant_mode::fast}) test_int8(checkpoint, mode, 0.998);
         for (sq::quant_mode mode : ALL_MODES) test_same_bits(checkpoint, mode);
     }
     test_pooling();
