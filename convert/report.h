@@ -8,7 +8,7 @@
 //     "checkpoint"       the folder, or the name of the shape if "synthetic" is true (invalid UTF-8 replaced, here and in "output")
 //     "model"            "BERT, 6 layers, 384 wide, ..."
 //     "output"           the model file
-//     "mode"             "static", "dynamic" or "float"
+//     "mode"             "static", "fast", "dynamic" or "float"
 //     "calibration"      null for float; {"source": "built-in" or the file, "crc32": of the file or null, "texts", "tokens": observed}
 //     "held_back"        null if no text was held back; {"texts", "cosine_lowest", "cosine_mean": of final vectors to the float model's, "kl_mean", "kl_highest": of
 //                        its probabilities, nats; null without a head}
@@ -16,7 +16,7 @@
 //     "before_budget"    the same, before the budget's steps
 //     "budget_steps"     in order: {"layer", "part", "form": what it became, "held_back": then, as above}
 //     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention, even if it is f32}
-//     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
+//     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "fast", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
 //                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median":
 //                        largest magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
 //                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}. The heads change their bases before
