@@ -93,9 +93,10 @@ SQ_INLINE vi first_n(vi v, size_t n, vi fill) {
     return {_mm256_blendv_epi8(fill.l, v.l, m.l), _mm256_blendv_epi8(fill.h, v.h, m.h)};
 }
 SQ_INLINE int32_t sum_i(vi a) {
-    alignas(32) int32_t lane[8];
-    _mm256_store_si256((__m256i *)lane, _mm256_add_epi32(a.l, a.h));
-    return lane[0] + lane[1] + lane[2] + lane[3] + lane[4] + lane[5] + lane[6] + lane[7];
+    const __m256i of_8 = _mm256_add_epi32(a.l, a.h);
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(of_8), _mm256_extracti128_si256(of_8, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, _MM_SHUFFLE(1, 0, 3, 2)));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, _MM_SHUFFLE(2, 3, 0, 1))));
 }
 SQ_INLINE int32_t highest_i(vi a) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(_mm256_max_epi32(a.l, a.h)), _mm256_extracti128_si256(_mm256_max_epi32(a.l, a.h), 1));

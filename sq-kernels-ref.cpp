@@ -89,10 +89,10 @@ inline vi high_byte(vi a) { return each<vi>([&](size_t i) { return a.at[i] >> 8;
 inline vi first_n(vi v, size_t n, vi fill) { return each<vi>([&](size_t i) { return i < n ? v.at[i] : fill.at[i]; }); }
 
 inline int32_t sum_i(vi a) {
-    int32_t sum = 0;
+    uint32_t sum = 0; // as add_i: it may wrap
     for (int32_t lane : a.at)
-        sum += lane;
-    return sum;
+        sum += (uint32_t)lane;
+    return (int32_t)sum;
 }
 
 inline int32_t highest_i(vi a) {

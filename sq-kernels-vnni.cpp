@@ -60,7 +60,13 @@ inline vi load_s8(const int8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128
 inline vi add_i(vi a, vi b) { return _mm512_add_epi32(a, b); }
 inline vi sub_i(vi a, vi b) { return _mm512_sub_epi32(a, b); }
 inline vi max_i(vi a, vi b) { return _mm512_max_epi32(a, b); }
-inline int32_t sum_i(vi a) { return _mm512_reduce_add_epi32(a); }
+// Not _mm512_reduce_add_epi32, whose last addition is one of signed integers: a model file that is overwritten while it is mapped makes sums of any size.
+inline int32_t sum_i(vi a) {
+    const __m256i of_8 = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(of_8), _mm256_extracti128_si256(of_8, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, _MM_SHUFFLE(1, 0, 3, 2)));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, _MM_SHUFFLE(2, 3, 0, 1))));
+}
 inline int32_t highest_i(vi a) { return _mm512_reduce_max_epi32(a); }
 inline vi low_byte(vi a) { return _mm512_and_si512(a, _mm512_set1_epi32(255)); }
 inline vi high_byte(vi a) { return _mm512_srli_epi32(a, 8); }
