@@ -68,7 +68,7 @@ else
 fi
 
 if command -v dpkg-deb >/dev/null && command -v cpack >/dev/null; then
-    cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/cpack.log" 2>&1 || complain "$(cat "$work/cpack.log")"
+    cpack -G DEB --config "$build/CPackConfig.cmake" -D CPACK_PACKAGING_INSTALL_PREFIX=/usr -B "$work/package" >"$work/cpack.log" 2>&1 || complain "$(cat "$work/cpack.log")"
     package=$(echo "$work"/package/sq_*.deb)
     dpkg-deb --extract "$package" "$work/unpacked"
     dpkg-deb --control "$package" "$work/control"
