@@ -71,13 +71,14 @@ int measure(network *net, const calibration_texts &texts, const held_back_answer
     out->has_logits = model.head.kind != SQ_HEAD_NONE;
     out->cos_mean = 0;
     size_t held_back = 0;
-    std::vector<float> vectors, logits;
+    std::vector<float> rows, vectors, logits;
     for (const text_batch &b : texts.batches) {
         if (!b.is_held_back) continue;
-        const sq_part all = {0, UINT32_MAX, nullptr};
-        if (int status = net->run(b, all, SQ_POOLED, &vectors, why)) return status;
+        if (int status = net->run(b, {0, UINT32_MAX, nullptr}, SQ_HIDDEN, &rows, why)) return status;
+        const sq_part behind_encoder = {model.arch.n_layers, model.arch.n_layers, rows.data()};
+        if (int status = net->run(b, behind_encoder, SQ_POOLED, &vectors, why)) return status;
         if (out->has_logits)
-            if (int status = net->run(b, all, SQ_LOGITS, &logits, why)) return status;
+            if (int status = net->run(b, behind_encoder, SQ_LOGITS, &logits, why)) return status;
         for (size_t seq = 0; seq + 1 < b.starts.size(); seq++, out->n_texts++) {
             const double cos = cosine(&in_floats.vectors[held_back][seq * width], &vectors[seq * width], width);
             out->cos_lowest = std::min(out->cos_lowest, cos);

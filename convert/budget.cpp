@@ -75,9 +75,10 @@ class keeper {
 
 int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, std::vector<budget_step> *steps, message *why) {
     keeper k(wanted, m);
-    if (wanted.is_kept(*now)) return SQ_OK;
-    if (int status = k.take_steps(dearer::dynamic, now, steps, why)) return status;
-    if (int status = k.take_steps(dearer::in_f32, now, steps, why)) return status;
+    for (dearer form : {dearer::dynamic, dearer::in_f32}) {
+        if (wanted.is_kept(*now)) return SQ_OK;
+        if (int status = k.take_steps(form, now, steps, why)) return status;
+    }
     if (wanted.is_kept(*now)) return SQ_OK;
     char divergence[64] = "";
     if (wanted.kl > 0) snprintf(divergence, sizeof divergence, ", divergences %.2g nats", now->kl_mean);

@@ -82,18 +82,27 @@ inline int compare(const text_file &queries, const scores &as_float, const score
     return n_same;
 }
 
-// Model files of one checkpoint in float and INT8
-inline void test(const std::string &name, const char *mode, const text_prefixes &prefixes, const std::string &as_float, const std::string &as_int8) {
-    const text_file passages = read_texts("passages.txt", N_PASSAGES);
-    const std::vector<text_file> queries = {read_texts("queries.txt", N_QUERIES), read_texts("broad.txt", N_QUERIES)};
-    const std::vector<scores> expected = search(as_float, prefixes, queries, passages), got = search(as_int8, prefixes, queries, passages);
-    if (!CHECK_EQ(expected.size(), queries.size()) || !CHECK_EQ(got.size(), queries.size())) return;
-    for (size_t i = 0; i < queries.size(); i++) {
-        const int n_same = compare(queries[i], expected[i], got[i]);
-        printf("%-18s %-8s %d of %zu first passages as in float, %s\n", name.c_str(), mode, n_same, queries[i].lines.size(), queries[i].name.c_str());
-        if (queries[i].name == "queries.txt") CHECK(n_same >= LEAST_SAME);
+// What the float model of a checkpoint finds, to compare with
+class comparison {
+  public:
+    comparison(const std::string &as_float, const text_prefixes &prefixes) : prefixes_(prefixes), expected_(search(as_float, prefixes, queries_, passages_)) {}
+
+    void test(const std::string &name, const char *mode, const std::string &as_int8) const {
+        const std::vector<scores> got = search(as_int8, prefixes_, queries_, passages_);
+        if (!CHECK_EQ(expected_.size(), queries_.size()) || !CHECK_EQ(got.size(), queries_.size())) return;
+        for (size_t i = 0; i < queries_.size(); i++) {
+            const int n_same = compare(queries_[i], expected_[i], got[i]);
+            printf("%-18s %-8s %d of %zu first passages as in float, %s\n", name.c_str(), mode, n_same, queries_[i].lines.size(), queries_[i].name.c_str());
+            if (queries_[i].name == "queries.txt") CHECK(n_same >= LEAST_SAME);
+        }
     }
-}
+
+  private:
+    const text_prefixes prefixes_;
+    const text_file passages_ = read_texts("passages.txt", N_PASSAGES);
+    const std::vector<text_file> queries_ = {read_texts("queries.txt", N_QUERIES), read_texts("broad.txt", N_QUERIES)};
+    const std::vector<scores> expected_; // by file of queries
+};
 
 } // namespace retrieval
 

@@ -161,11 +161,12 @@ bool find(const std::string &name, reference *out) {
     return is_here;
 }
 
-void test_int8(const subject &s, sq::quant_mode mode, const std::string &as_float, const std::string &bytes, const std::vector<golden_row> &rows) {
+// found: null if the checkpoint is not for search
+void test_int8(const subject &s, sq::quant_mode mode, const std::string &bytes, const std::vector<golden_row> &rows, const retrieval::comparison *found) {
     const bool is_static = mode == sq::quant_mode::static_scales;
     if (!rows[0].logits.empty()) test_logits(s.checkpoint, mode, bytes, rows);
     else test_vectors(s.checkpoint, mode, bytes, rows, is_static ? s.static_lowest : s.dynamic_lowest, is_static ? s.static_mean : s.dynamic_mean);
-    if (s.prefixes) retrieval::test(s.checkpoint, mode_name(mode), *s.prefixes, as_float, bytes);
+    if (found) found->test(s.checkpoint, mode_name(mode), bytes);
     test_same_bits(bytes, rows[0]);
     if (is_static && std::string(s.checkpoint) == "minilm") test_size_and_load(bytes);
 }
@@ -180,9 +181,10 @@ int main() {
         if (as_float.empty()) continue;
         test_float(s.checkpoint, as_float, r.rows);
         test_same_bits(as_float, r.rows[0]);
+        const std::unique_ptr<const retrieval::comparison> found(s.prefixes ? new retrieval::comparison(as_float, *s.prefixes) : nullptr);
         for (sq::quant_mode mode : {sq::quant_mode::dynamic_scales, sq::quant_mode::static_scales}) {
             const std::string bytes = converted(r.checkpoint, mode, shared_folder() + "/data/calibrate.txt");
-            if (!bytes.empty()) test_int8(s, mode, as_float, bytes, r.rows);
+            if (!bytes.empty()) test_int8(s, mode, bytes, r.rows, found.get());
         }
     }
     for (const char *name : TWINS) {
