@@ -64,11 +64,6 @@ void observer::see(const float *x, size_t rows, size_t stride, bool keep) {
     }
 }
 
-void observer::divide(const std::vector<float> &s) {
-    for (size_t j = 0; j < k_; j++) lo_[j] /= s[j], hi_[j] /= s[j];
-    for (size_t i = 0; i < rows_.size(); i++) rows_[i] /= s[i % k_];
-}
-
 std::vector<float> smoothing(const observer &seen, const float_linear &l, float strength) {
     std::vector<float> s(l.k, 1.0f);
     if (strength < 0) return s;

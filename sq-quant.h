@@ -60,14 +60,10 @@ class observer {
     static constexpr size_t KEPT_WEIGHT = 5;
 
     size_t k() const { return k_; }
-    size_t n_seen() const { return n_seen_; }
     const std::vector<float> &lo() const { return lo_; } // [k] lowest value, 0 included
     const std::vector<float> &hi() const { return hi_; } // [k] highest value, 0 included
     size_t n_rows() const { return k_ ? rows_.size() / k_ : 0; }
     const float *row(size_t i) const { return &rows_[i * k_]; }
-
-    // Divides channel j of everything seen by s[j]: what calibration would have seen, had the producer of this input been scaled.
-    void divide(const std::vector<float> &s);
 
   private:
     size_t k_ = 0, max_rows_ = 0, n_seen_ = 0, n_kept_ = 0;
@@ -206,7 +202,7 @@ class attention_observer {
     size_t start(size_t seq) const { return starts_[seq]; }
     const float *row(size_t i) const { return &rows_[i * 3 * width_]; }
 
-    // As observer::divide, for the values: s [width].
+    // Divides the values' channel j of everything seen by s[j], s [width]: what calibration would have seen, had their producer been scaled.
     void divide_values(const std::vector<float> &s);
 
   private:

@@ -38,10 +38,8 @@ constexpr size_t BATCH_TEXTS = 64;   // likewise
 
 // Non-empty lines of the file.
 int read_lines(const std::string &path, std::vector<std::string> *texts, std::string *source, message *why) {
-    const size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     source_file file;
-    if (int status = file.open(folder, path.substr(slash == std::string::npos ? 0 : slash + 1), why)) return status;
+    if (int status = file.open(path, why)) return status;
     char crc[16];
     snprintf(crc, sizeof crc, "%08x", file.crc());
     *source = crc;
@@ -125,18 +123,17 @@ int read_calibration_texts(const std::string &path, const sq_model &model, calib
     options.truncate = true;
     batcher batches(out);
     encoding e;
-    for (const char *text : SHORTEST_TEXTS) {
-        if (int status = model.tok.encode(text, strlen(text), nullptr, 0, options, &e, why)) return status;
-        if (model.arch.n_types == 0) e.types.assign(e.ids.size(), 0);
-        batches.add(e, true, false);
-    }
-    const std::vector<text_pair> pairs = as_the_head_reads(texts, model.head.kind);
-    for (size_t i = 0; i < pairs.size(); i++) {
-        const text_pair &p = pairs[i];
+    const auto add = [&](const text_pair &p, bool keep, bool is_held_back) {
         if (int status = model.tok.encode(p.a.data(), p.a.size(), p.has_b ? p.b.data() : nullptr, p.b.size(), options, &e, why)) return status;
         if (model.arch.n_types == 0) e.types.assign(e.ids.size(), 0);
-        batches.add(e, false, i % HELD_BACK == HELD_BACK - 1);
-    }
+        batches.add(e, keep, is_held_back);
+        return static_cast<int>(SQ_OK);
+    };
+    for (const char *text : SHORTEST_TEXTS)
+        if (int status = add({text, "", false}, true, false)) return status;
+    const std::vector<text_pair> pairs = as_the_head_reads(texts, model.head.kind);
+    for (size_t i = 0; i < pairs.size(); i++)
+        if (int status = add(pairs[i], false, i % HELD_BACK == HELD_BACK - 1)) return status;
     return SQ_OK;
 }
 

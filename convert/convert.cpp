@@ -3,13 +3,10 @@
 
 #include <stdio.h>
 
-#include <algorithm>
-#include <array>
 #include <memory>
 
 #include "float-model.h"
 #include "output-file.h"
-#include "source-file.h"
 #include "synthetic.h"
 
 namespace sq {
@@ -72,15 +69,8 @@ int quantize_layers(const float_model &source, const convert_options &options, p
 }
 
 int write_layer(const float_model &source, uint32_t i, const int8_layer &l, writer *out, message *why) {
-    std::array<float_linear, 4> in_floats;
-    if (std::find(l.is_f32.begin(), l.is_f32.end(), true) != l.is_f32.end())
-        if (int status = float_linears(source, i, l, &in_floats, why)) return status;
     write_attention(i, final_attention(l), out);
-    for (linear_role role : {QKV, OUT, UP, DOWN}) {
-        if (l.is_f32[role]) write_linear(i, role, in_floats[role], out);
-        else write_linear(i, role, l.linear[role], out);
-    }
-    return SQ_OK;
+    return for_each_linear(source, i, l, why, [&](linear_role role, const auto &linear) { write_linear(i, role, linear, out); });
 }
 
 int write_int8(const float_model &source, const convert_options &options, progress report, writer *out, convert_result *result, message *why) {

@@ -71,15 +71,8 @@ int float_linears(const float_model &source, uint32_t i, const int8_layer &l, st
 }
 
 int set_layer(const float_model &source, uint32_t i, const int8_layer &l, network *net, message *why) {
-    std::array<float_linear, 4> in_floats;
-    if (std::find(l.is_f32.begin(), l.is_f32.end(), true) != l.is_f32.end())
-        if (int status = float_linears(source, i, l, &in_floats, why)) return status;
-    for (linear_role role : {QKV, OUT, UP, DOWN}) {
-        if (l.is_f32[role]) net->set(i, role, in_floats[role]);
-        else net->set(i, role, l.linear[role]);
-    }
     net->set_attention(i, final_attention(l));
-    return SQ_OK;
+    return for_each_linear(source, i, l, why, [&](linear_role role, const auto &linear) { net->set(i, role, linear); });
 }
 
 void layer_quantizer::see_range(linear_role role, const observer &seen) {

@@ -2,6 +2,7 @@
 #ifndef SQ_CONVERT_QUANTIZE_H
 #define SQ_CONVERT_QUANTIZE_H
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -44,6 +45,18 @@ int8_attention final_attention(const int8_layer &l);
 
 // The checkpoint's linear layers [4] in the layer's bases and with its divided values. Returns SQ_OK or an error.
 int float_linears(const float_model &source, uint32_t i, const int8_layer &l, std::array<float_linear, 4> *out, message *why);
+
+// Calls take(role, linear) for each linear layer in the form that it has in the end, int8_linear or float_linear. Returns SQ_OK or an error.
+template <class function> int for_each_linear(const float_model &source, uint32_t i, const int8_layer &l, message *why, function take) {
+    std::array<float_linear, 4> in_floats;
+    if (std::find(l.is_f32.begin(), l.is_f32.end(), true) != l.is_f32.end())
+        if (int status = float_linears(source, i, l, &in_floats, why)) return status;
+    for (linear_role role : {QKV, OUT, UP, DOWN}) {
+        if (l.is_f32[role]) take(role, in_floats[role]);
+        else take(role, l.linear[role]);
+    }
+    return SQ_OK;
+}
 
 // Makes layer i of the network what l says.
 int set_layer(const float_model &source, uint32_t i, const int8_layer &l, network *net, message *why);

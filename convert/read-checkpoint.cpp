@@ -71,10 +71,6 @@ static bool is_lfs_pointer(const source_file &file) {
     return file.size() >= sizeof START - 1 && memcmp(file.data(), START, sizeof START - 1) == 0;
 }
 
-static bool ends_with(const std::string &text, const std::string &end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 int checkpoint::open_files(const std::string &folder, const std::vector<std::string> &names, message *why) {
     files_.resize(names.size()); // once: tensors point to the files
     for (size_t i = 0; i < names.size(); i++) {

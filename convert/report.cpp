@@ -2,16 +2,9 @@
 #include "report.h"
 
 #include "output-file.h"
+#include "source-file.h"
 
 namespace sq {
-
-namespace {
-
-bool ends_with(const std::string &text, const std::string &end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
-} // namespace
 
 const char *mode_of(const convert_options &options) {
     return options.mode == quant_mode::none ? "float" : options.mode == quant_mode::dynamic_scales ? "dynamic" : options.mode == quant_mode::fast ? "fast" : "static";

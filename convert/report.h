@@ -16,7 +16,7 @@
 //     "before_budget"    the same, before the budget's steps
 //     "budget_steps"     in order: {"layer", "part", "form": what it became, "held_back": then, as above}
 //     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention, even if it is f32}
-//     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "fast", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
+//     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
 //                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median":
 //                        largest magnitude of the median channel, "outliers": number of channels above 6 times that}, "largest": up to 5 channels, by magnitude before smoothing,
 //                        "channels": {"lo", "hi": before smoothing, "factor": smoothing divides by it}, an array each, by channel}. The heads change their bases before
@@ -42,8 +42,8 @@ int write_report(const std::string &path, const convert_options &options, const 
 
 // ---- what both say in the same words ----
 
-const char *mode_of(const convert_options &options); // "static", "dynamic", "float"
-const char *form_of(const layer_report &l);          // likewise
+const char *mode_of(const convert_options &options); // "static", "fast", "dynamic", "float"
+const char *form_of(const layer_report &l);          // "static", "dynamic", "float"
 
 // "8 bits", "16 bits" or "f32"; where the budget left the queries, keys and values in float, attention is f32 too.
 const char *attention_form(const convert_result &r, size_t layer);

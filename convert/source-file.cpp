@@ -81,6 +81,8 @@ bool is_plain_name(std::string_view name) {
     return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
+bool ends_with(std::string_view text, std::string_view end) { return text.size() >= end.size() && text.substr(text.size() - end.size()) == end; }
+
 int read_json(const std::string &folder, const std::string &name, size_t max_bytes, json::value *out, message *why) {
     source_file file;
     const int status = file.open(folder, name, why);

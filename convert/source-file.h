@@ -51,6 +51,8 @@ bool has_file(const std::string &folder, const std::string &name);
 // Whether name is the name of a file in its folder: not empty, no slash, no backslash, no NUL, not "." and not "..".
 bool is_plain_name(std::string_view name);
 
+bool ends_with(std::string_view text, std::string_view end);
+
 // Parses folder/name, where name may lie in a subfolder. Larger files than max_bytes are refused. Returns SQ_OK, SQ_E_IO, SQ_E_MEM or SQ_E_FORMAT.
 int read_json(const std::string &folder, const std::string &name, size_t max_bytes, json::value *out, message *why);
 

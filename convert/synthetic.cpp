@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "read-tokenizer.h"
+#include "source-file.h"
 
 namespace sq {
 
@@ -53,11 +54,6 @@ class random_numbers {
   private:
     uint64_t state_;
 };
-
-bool ends_with(const std::string &s, const char *tail) {
-    const size_t n = strlen(tail);
-    return s.size() >= n && s.compare(s.size() - n, n, tail) == 0;
-}
 
 std::string vocabulary() {
     std::string text = "[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n"; // [PAD] is 1, as XLM-RoBERTa's positions want it
