@@ -1,9 +1,10 @@
 // examples/cli-instances.cpp - `sq bench --instances`: many contexts at once, each with its own thread and workers, on one model or one copy of it per NUMA node.
 //
 // The method is that of arXiv 2608.18182: batch 1, 256 tokens, four threads an instance, 100 calls to warm up, 200 timed. Instances are made one after the
-// other, so that the memory of each shows; they warm up together and begin their timed calls together. Only what ends between the last start and the first
-// finish is counted: the time in which all of them are at work.
+// other, so that the memory of each shows; they warm up together and begin their timed calls together, and none stops before all have made theirs. Only what
+// ends between the last start and the first finish is counted: the time in which all of them are at work.
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -132,6 +133,7 @@ class instance_team {
     // All warm up, then all run their timed calls.
     void measure() {
         enter(WARM);
+        n_short_ = instances_.size();
         enter(MEASURE);
     }
 
@@ -149,6 +151,7 @@ class instance_team {
     std::condition_variable changed_;
     stage stage_ = PREPARE;
     size_t n_reports_ = 0; // instances that are done with the stage
+    std::atomic<size_t> n_short_{0}; // instances that have not made their timed calls yet
 
     void enter(stage next) {
         {
@@ -220,16 +223,32 @@ class instance_team {
         for (uint32_t r = 0; o_.seconds > 0 ? now_s() < end : r < n; r++) i->load.run(i->ctx.get());
     }
 
-    void run_timed(instance *i) const {
-        const uint32_t n = o_.runs ? o_.runs : DEFAULT_RUNS;
-        i->ends_s.reserve(n);
+    // Makes the calls asked for and goes on until every instance has made its own, so that all are at work together however late one begins. A call's end is
+    // read after n_short_: the last end is later than every instance's start.
+    void run_timed(instance *i) {
+        bool is_short = true, all_done = false;
+        i->ends_s.reserve(n_timed());
         i->start_s = now_s();
-        double now = i->start_s;
-        do {
-            i->load.run(i->ctx.get());
-            i->ends_s.push_back(now = now_s());
-        } while (o_.seconds > 0 ? now < i->start_s + o_.seconds : i->ends_s.size() < n);
+        try {
+            while (!all_done) {
+                i->load.run(i->ctx.get());
+                if (is_short && has_made_its_calls(*i)) {
+                    is_short = false;
+                    n_short_--;
+                }
+                all_done = n_short_ == 0;
+                i->ends_s.push_back(now_s());
+            }
+        } catch (...) {
+            if (is_short) n_short_--;
+            throw;
+        }
     }
+
+    uint32_t n_timed() const { return o_.runs ? o_.runs : DEFAULT_RUNS; }
+
+    // Asked between a call and its entry in ends_s.
+    bool has_made_its_calls(const instance &i) const { return o_.seconds > 0 ? now_s() >= i.start_s + o_.seconds : i.ends_s.size() + 1 >= n_timed(); }
 };
 
 // ---- results ----
@@ -251,7 +270,6 @@ void count_requests(const std::vector<std::unique_ptr<instance>> &instances, thr
         start = std::max(start, i->start_s);
         end = std::min(end, i->ends_s.back());
     }
-    if (end <= start) fail("an instance finished before another began: ask for more --runs or --seconds");
     std::vector<double> times;
     for (const auto &i : instances) {
         double last = i->start_s;

@@ -142,7 +142,7 @@ static const option_spec OPTIONS[] = {
      [](options *o, const char *, const char *) { o->numa = true; }},
     {"--seconds", 0, BENCH | PROFILE, "S", "how long to measure (default: bench 1 for each length, profile 2)",
      [](options *o, const char *n, const char *v) { o->seconds = parse_seconds(n, v); }},
-    {"--runs", 0, BENCH, "N", "timed calls, instead of --seconds (default with --instances: 200)",
+    {"--runs", 0, BENCH, "N", "timed calls, instead of --seconds (with --instances: of each, at least; default there 200)",
      [](options *o, const char *n, const char *v) { o->runs = parse_number(n, v, 1, 10000000); }},
     {"--warmup", 0, BENCH, "N", "calls before them (default with --instances: 100)",
      [](options *o, const char *n, const char *v) { o->warmup = parse_number(n, v, 1, 10000000); }},

@@ -125,6 +125,11 @@ agree 'instances: tokens' '($1 / $2 / 16 - 1) ^ 2 < 0.0001' tokens_per_s request
 agree 'instances: by time' '$1 * $2 / 1000 < 6 && $1 * $2 / 1000 > 0.01' requests_per_s p50_ms
 check 'instances by runs' 0 "$sq" bench $embeds --instances 1 --threads 1 --tokens 16 --runs 7 --warmup 1 --json
 agree 'instances by runs' '$1 == 7' requests
+# More instances than cores, a call each: most would be done before the last begins, if they did not wait for one another.
+for _ in 1 2 3; do
+    check 'instances of one call' 0 "$sq" bench $embeds --instances 8 --threads 1 --tokens 8 --runs 1 --warmup 1 --json
+    agree 'instances of one call' '$1 >= 1 && $2 > 0' requests window_s
+done
 check 'instance pinned' 0 "$sq" bench $embeds --instances 1 --threads 1 --pin --numa --tokens 16 --runs 5 --json
 holds 'instance pinned' out '"cpus":\[\[[0-9]+\]\]'
 check 'instances beyond the position table' 1 "$sq" bench $embeds --instances 2 --tokens 65
