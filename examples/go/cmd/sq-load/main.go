@@ -35,19 +35,21 @@ type result struct {
 func main() {
 	var l load
 	var words, texts int
+	var encoding string
 	flag.StringVar(&l.url, "url", "http://127.0.0.1:8080/embed", "where to send requests")
 	flag.IntVar(&l.clients, "clients", 8, "requests under way at once")
 	flag.Float64Var(&l.seconds, "seconds", 10, "how long")
 	flag.IntVar(&words, "words", 14, "words of a text, a token each; the model adds two")
 	flag.IntVar(&texts, "texts", 1, "texts of a request")
+	flag.StringVar(&encoding, "encoding", "float", "encoding_format of the answers: float, or for /embed base64")
 	flag.Parse()
-	l.body = requestBody(texts, words)
+	l.body = requestBody(texts, words, encoding)
 	if !report(os.Stdout, l, run(l)) {
 		os.Exit(1)
 	}
 }
 
-func requestBody(texts, words int) []byte {
+func requestBody(texts, words int, encoding string) []byte {
 	vocabulary := []string{"the", "dog", "and", "the", "cat", "sleep", "in", "the", "old", "house"}
 	var text []string
 	for i := 0; i < words; i++ {
@@ -57,7 +59,7 @@ func requestBody(texts, words int) []byte {
 	for i := range list {
 		list[i] = strings.Join(text, " ")
 	}
-	body, _ := json.Marshal(map[string][]string{"texts": list})
+	body, _ := json.Marshal(map[string]any{"texts": list, "encoding_format": encoding})
 	return body
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -31,11 +33,17 @@ type server struct {
 
 // request is the body of POST /embed and /classify.
 type request struct {
-	Texts []string `json:"texts"`
+	Texts    []string `json:"texts"`
+	Encoding string   `json:"encoding_format,omitempty"` // of vectors: "float", which "" is too, or "base64"
 }
 
 type embeddings struct {
 	Embeddings [][]float32 `json:"embeddings"` // a row for each text
+}
+
+// packedEmbeddings has half the bytes, and digits are neither written nor read.
+type packedEmbeddings struct {
+	Embeddings [][]byte `json:"embeddings"` // a row for each text: float32, little-endian, in base64
 }
 
 type classes struct {
@@ -105,25 +113,40 @@ func (s *server) endpoint(t *task) http.Handler {
 }
 
 func (s *server) answer(t *task, w http.ResponseWriter, r *http.Request) (any, error) {
-	texts, err := s.read(t, w, r)
+	q, err := s.read(t, w, r)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.config.requestTimeout)
 	defer cancel()
-	rows, err := t.batch.do(ctx, texts)
+	rows, err := t.batch.do(ctx, q.Texts)
 	if err != nil {
 		return nil, err
 	}
-	if t.name == "classify" {
+	switch {
+	case t.name == "classify":
 		return classes{t.model.Labels(), rows}, nil
+	case q.Encoding == "base64":
+		return pack(rows), nil
+	default:
+		return embeddings{rows}, nil
 	}
-	return embeddings{rows}, nil
 }
 
-// read gives a request's texts. A text that is too long is refused here, since it would fail the batch for all. A request that the queue has no room for is
+func pack(rows [][]float32) packedEmbeddings {
+	packed := packedEmbeddings{make([][]byte, len(rows))}
+	for i, row := range rows {
+		packed.Embeddings[i] = make([]byte, 0, 4*len(row))
+		for _, x := range row {
+			packed.Embeddings[i] = binary.LittleEndian.AppendUint32(packed.Embeddings[i], math.Float32bits(x))
+		}
+	}
+	return packed
+}
+
+// read gives a request that can be answered. A text that is too long is refused here, since it would fail the batch for all. A request that the queue has no room for is
 // refused before it costs any work.
-func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) ([]string, error) {
+func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) (*request, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &errStatus{http.StatusMethodNotAllowed, "use POST"}
@@ -146,12 +169,15 @@ func (s *server) read(t *task, w http.ResponseWriter, r *http.Request) ([]string
 	if len(q.Texts) == 0 || len(q.Texts) > s.config.maxTexts {
 		return nil, &errStatus{http.StatusBadRequest, fmt.Sprintf("a request has 1 to %d texts", s.config.maxTexts)}
 	}
+	if packs := q.Encoding == "base64" && t.name == "embed"; !packs && q.Encoding != "" && q.Encoding != "float" {
+		return nil, &errStatus{http.StatusBadRequest, fmt.Sprintf("encoding_format %q: it is float, or for vectors base64", q.Encoding)}
+	}
 	for i, text := range q.Texts {
 		if _, err := t.model.Tokenize(text, sq.TextOptions{}); err != nil {
 			return nil, &errStatus{http.StatusBadRequest, fmt.Sprintf("text %d: %v", i, err)}
 		}
 	}
-	return q.Texts, nil
+	return &q, nil
 }
 
 // statusClientLeft is for the metrics alone: nobody reads the answer. The number is nginx's.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func post(t *testing.T, url, body string, out any) int {
 }
 
 func bodyOf(texts ...string) string {
-	body, _ := json.Marshal(request{texts})
+	body, _ := json.Marshal(request{Texts: texts})
 	return string(body)
 }
 
@@ -120,6 +121,35 @@ func TestAnswers(t *testing.T) {
 		}(client)
 	}
 	wait.Wait()
+}
+
+// Base64 holds the same vectors, bit by bit.
+func TestPackedAnswers(t *testing.T) {
+	_, h := start(t, testConfig())
+	texts := []string{"the dog sleeps", "a cat"}
+	var packed packedEmbeddings
+	body, _ := json.Marshal(request{texts, "base64"})
+	if code := post(t, h.URL+"/embed", string(body), &packed); code != 200 || len(packed.Embeddings) != len(texts) {
+		t.Fatalf("embed: %d, %v", code, packed)
+	}
+	for i, want := range direct(t, model("embed.sq"), embedder, texts) {
+		got := make([]float32, len(want))
+		if err := binary.Read(bytes.NewReader(packed.Embeddings[i]), binary.LittleEndian, got); err != nil || !reflect.DeepEqual(got, want) || len(packed.Embeddings[i]) != 4*len(want) {
+			t.Errorf("text %d: %v, %v, not %v", i, err, got, want)
+		}
+	}
+	var plain embeddings
+	body, _ = json.Marshal(request{texts, "float"})
+	if code := post(t, h.URL+"/embed", string(body), &plain); code != 200 || len(plain.Embeddings) != len(texts) {
+		t.Errorf("float: %d, %v", code, plain)
+	}
+	for _, bad := range []string{"/embed", "/classify"} {
+		body, _ = json.Marshal(request{texts, map[string]string{"/embed": "int8", "/classify": "base64"}[bad]})
+		var f failure
+		if code := post(t, h.URL+bad, string(body), &f); code != 400 || !strings.Contains(f.Error, "encoding_format") {
+			t.Errorf("%s %s: %d, %s", bad, body, code, f.Error)
+		}
+	}
 }
 
 func TestBadRequests(t *testing.T) {
