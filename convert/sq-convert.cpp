@@ -40,6 +40,11 @@ const char USAGE[] =
     "  --quiet             nothing on the terminal\n"
     "  --help, --version\n"
     "\n"
+    "The table that it prints: how far each layer's output is off on rows of the calibration texts, in INT8 as it is (plain) and with what was chosen (smoothed).\n"
+    "Form: activation scales that are fixed (static) or found for each token (dynamic), or float; of attention, softmax weights of 8 or 16 bits, or f32.\n"
+    "Smoothing: none, SmoothQuant's with its strength, or balance: factors that balance the rounding errors of activations and weights, above 1 for the weights.\n"
+    "Clip: how much of their range queries and keys keep.\n"
+    "\n"
     "examples:\n"
     "  sq-convert ./all-MiniLM-L6-v2 -o minilm.sq --calibrate my-texts.txt --report minilm.html\n"
     "  sq-convert ./my-classifier -o classifier.sq --calibrate my-texts.txt --budget kl=0.001\n"
@@ -152,7 +157,7 @@ void print_report(const sq::convert_result &r, const arguments &a) {
         const bool built_in = a.options.calibration_file.empty();
         printf("calibrated on %u texts (%u tokens)%s\n\n", r.n_texts, r.n_tokens,
                built_in ? " of the built-in set: texts of your own, by --calibrate, give better scales" : "");
-        printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %9s  %-8s %s\n", "layer", "", "plain", "smoothed", "", "smoothing");
+        printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %9s  %-8s %s\n", "layer", "", "plain", "smoothed", "form", "smoothing");
         for (size_t i = 0; i < r.attention.size(); i++)
             printf("%6zu %-9s %14.3f%%  %-8s clip %.2f\n", i, "attention", 100 * r.attention[i].error, sq::attention_form(r, i),
                    static_cast<double>(r.attention[i].clip));
