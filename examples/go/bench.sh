@@ -4,7 +4,8 @@
 # usage: bench.sh MODEL.sq [ROUNDS]
 #
 # A closed loop of 8 clients on the loopback, one text a request, in alternation with as many instances of `sq bench` as the server has contexts; the medians
-# over the rounds. Then four times as many clients as the queue has room for: answers must be 200 or 429.
+# over the rounds. Once with a core left for HTTP and the clients, as a server has whose clients are elsewhere; once with a context on every core, all of which
+# then also serve and ask. Then four times as many clients as the queue has room for: answers must be 200 or 429.
 set -euo pipefail
 model=$(realpath "$1") rounds=${2:-10} address=127.0.0.1:18080
 cd "$(dirname "$0")"
@@ -38,14 +39,21 @@ medians() {
         }'
 }
 
-for tokens in 16 128; do
-    start
+beside_bench() {
+    local contexts=$1 tokens=$2 encoding=$3 round bench served
+    start -contexts "$contexts"
     for ((round = 0; round < rounds; round++)); do
-        bench=$(../../sq bench "$model" --instances "$(nproc)" --threads 1 --tokens $tokens --seconds 2 | awk '$1 == "requests/s" { print $2 }')
-        served=$(ask -clients 8 -seconds 2 -words $((tokens - 2)) | awk '$2 == "requests/s," { print $1, $4, $10 }')
+        bench=$(../../sq bench "$model" --instances "$contexts" --threads 1 --tokens "$tokens" --seconds 2 | awk '$1 == "requests/s" { print $2 }')
+        served=$(ask -clients 8 -seconds 2 -words $((tokens - 2)) -encoding "$encoding" | awk '$2 == "requests/s," { print $1, $4, $10 }')
         echo "$bench $served"
-    done | medians | sed "s/^/$tokens tokens: /"
+    done | medians | sed "s/^/$tokens tokens, $contexts contexts of $(nproc), $encoding: /"
     stop
+}
+
+for contexts in $(($(nproc) > 1 ? $(nproc) - 1 : 1)) $(nproc); do
+    beside_bench "$contexts" 16 float
+    beside_bench "$contexts" 16 base64
+    beside_bench "$contexts" 128 float
 done
 
 start -queue 16
