@@ -9,14 +9,27 @@ namespace sq {
 
 namespace {
 
-enum class dearer { dynamic, in_f32 };
+// Dearer forms, from the cheapest: scales for each token; attention in f32; a linear layer in f32.
+enum class dearer { dynamic, attention, linear };
 
-// A linear layer in a dearer form, and what that gives
+// A part of a layer in a dearer form, and what that gives. Attention goes with its projection, QKV.
 struct candidate {
     uint32_t layer;
     linear_role role;
     agreement after;
 };
+
+bool can_take(dearer form, const int8_layer &l, linear_role role) {
+    if (l.is_f32[role]) return false;
+    if (form == dearer::dynamic) return !l.linear[role].is_dynamic;
+    return form == dearer::linear || (role == QKV && l.attention.is_s8);
+}
+
+void apply(dearer form, int8_layer *l, linear_role role) {
+    if (form == dearer::dynamic) l->linear[role] = as_dynamic(std::move(l->linear[role]));
+    else if (form == dearer::attention) l->attention.is_s8 = false;
+    else l->is_f32[role] = true;
+}
 
 class keeper {
   public:
@@ -33,10 +46,8 @@ class keeper {
             apply(form, &l, c.role);
             if (int status = put(c.layer, l, why)) return status;
             if (int status = measure(m_.net, *m_.texts, *m_.in_floats, now, why)) return status;
-            layer_report &r = (*m_.reports)[4 * c.layer + c.role];
-            r.chosen.is_dynamic = true; // of a layer in f32 it is not looked at
-            r.is_float = form == dearer::in_f32;
-            steps->push_back({c.layer, c.role, r.is_float ? "float" : "dynamic", *now});
+            report(form, c);
+            steps->push_back({c.layer, form == dearer::attention ? "attention" : ROLE_NAMES[c.role], form == dearer::dynamic ? "dynamic" : "float", *now});
         }
         return SQ_OK;
     }
@@ -44,9 +55,11 @@ class keeper {
   private:
     bool is_better(const agreement &a, const agreement &b) const { return wanted_.kl > 0 ? a.kl_mean < b.kl_mean : a.cos_mean > b.cos_mean; }
 
-    static void apply(dearer form, int8_layer *l, linear_role role) {
-        if (form == dearer::in_f32) l->is_f32[role] = true;
-        else l->linear[role] = as_dynamic(std::move(l->linear[role]));
+    void report(dearer form, const candidate &c) {
+        layer_report &r = (*m_.reports)[4 * c.layer + c.role];
+        if (form == dearer::attention) (*m_.attention)[c.layer].weights = "f32";
+        else if (form == dearer::linear) r.is_float = true;
+        else r.chosen.is_dynamic = true;
     }
 
     int put(uint32_t i, const int8_layer &l, message *why) { return set_layer(*m_.source, i, l, m_.net, why); }
@@ -55,7 +68,7 @@ class keeper {
         for (uint32_t i = 0; i < m_.layers->size(); i++)
             for (linear_role role : {QKV, OUT, UP, DOWN}) {
                 const int8_layer &l = (*m_.layers)[i];
-                if (l.is_f32[role] || (form == dearer::dynamic && l.linear[role].is_dynamic)) continue;
+                if (!can_take(form, l, role)) continue;
                 int8_layer changed = l;
                 apply(form, &changed, role);
                 candidate c{i, role, {}};
@@ -75,7 +88,7 @@ class keeper {
 
 int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, std::vector<budget_step> *steps, message *why) {
     keeper k(wanted, m);
-    for (dearer form : {dearer::dynamic, dearer::in_f32}) {
+    for (dearer form : {dearer::dynamic, dearer::attention, dearer::linear}) {
         if (wanted.is_kept(*now)) return SQ_OK;
         if (int status = k.take_steps(form, now, steps, why)) return status;
     }

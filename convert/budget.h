@@ -18,11 +18,11 @@ struct budget {
     bool is_kept(const agreement &a) const { return (cos == 0 || a.cos_mean >= cos) && (kl == 0 || a.kl_mean <= kl); }
 };
 
-// A step that the budget asked for: a linear layer in a dearer form, and what the held-back texts then say.
+// A step that the budget asked for: a linear layer or attention in a dearer form, and what the held-back texts then say.
 struct budget_step {
     uint32_t layer;
-    linear_role role;
-    const char *form; // "dynamic" or "float"
+    const char *part; // of ROLE_NAMES, or "attention"
+    const char *form; // "dynamic" or "float"; attention: "float"
     agreement after;
 };
 
@@ -32,11 +32,12 @@ struct quantized_model {
     network *net;
     std::vector<int8_layer> *layers;
     std::vector<layer_report> *reports; // four for each layer, by linear_role
+    std::vector<attention_report> *attention;
     const calibration_texts *texts;
     const held_back_answers *in_floats;
 };
 
-// First static layers become dynamic, then layers go back to f32. Which comes first is measured: the gain of each by itself. `now`: the agreement so far, then that
+// First static layers become dynamic, then attention goes back to f32, then linear layers do. Of one kind, which comes first is measured: the gain of each by itself. `now`: the agreement so far, then that
 // with the steps. Returns SQ_OK, or an error with its reason, also if all layers in f32 are not enough: the word embeddings stay in s8.
 int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, std::vector<budget_step> *steps, message *why);
 

@@ -65,7 +65,7 @@ int quantize_layers(const float_model &source, const convert_options &options, p
     if (int status = measure(&net, *texts, in_floats, &result->before_budget, why)) return status;
     result->result = result->before_budget;
     if (!options.budget.is_wanted()) return SQ_OK;
-    return keep_budget(options.budget, {&source, &net, layers, &result->layers, texts, &in_floats}, &result->result, &result->steps, why);
+    return keep_budget(options.budget, {&source, &net, layers, &result->layers, &result->attention, texts, &in_floats}, &result->result, &result->steps, why);
 }
 
 int write_layer(const float_model &source, uint32_t i, const int8_layer &l, writer *out, message *why) {

@@ -50,6 +50,12 @@ void divide_values(const std::vector<float> &s, float_linear *qkv) {
 
 } // namespace
 
+int8_linear final_projection(const int8_layer &l) {
+    int8_linear qkv = l.linear[QKV];
+    if (l.attention.is_s8) fold_steps(l.attention, &qkv);
+    return qkv;
+}
+
 int8_attention final_attention(const int8_layer &l) {
     int8_attention a = l.attention;
     if (l.is_f32[QKV]) a.is_s8 = false;
@@ -107,7 +113,7 @@ int layer_quantizer::change_heads(message *why) {
     return SQ_OK;
 }
 
-// Chooses the form of attention; QKV then gives rounded steps.
+// Chooses the form of attention.
 attention_report layer_quantizer::choose_attention(const attention_observer &seen) {
     const model_config &c = source_.config();
     const double bytes_limit = mode_ == quant_mode::fast ? FAST_BYTES_LIMIT : BYTES_LIMIT;
@@ -115,7 +121,6 @@ attention_report layer_quantizer::choose_attention(const attention_observer &see
     if (attention_s8_fits(c.width / c.n_heads, c.n_positions)) {
         a = quantize_attention(net_.table(), seen, c.n_heads, bytes_limit);
         a.is_s8 = a.error <= INTEGERS_LIMIT && *std::max_element(a.scale.begin(), a.scale.end()) <= 1;
-        if (a.is_s8) fold_steps(a, &out_->linear[QKV]);
     }
     return {!a.is_s8 ? "f32" : a.is_fine ? "16 bits" : "8 bits", a.clip, a.error};
 }
@@ -143,7 +148,7 @@ int layer_quantizer::quantize_projection(attention_report *report, message *why)
     qkv.float_mean = float_means_[QKV];
     out_->linear[QKV] = sq::quantize(net_.table(), linear_[QKV], qkv, reports_[QKV].chosen, false);
     *report = choose_attention(seen);
-    net_.set(layer_, QKV, out_->linear[QKV]);
+    net_.set(layer_, QKV, final_projection(*out_));
     net_.set_attention(layer_, out_->attention);
     return SQ_OK;
 }

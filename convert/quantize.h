@@ -33,12 +33,15 @@ struct attention_report {
 
 // A transformer layer as it is quantised, before its linear layers' forms are final.
 struct int8_layer {
-    std::array<int8_linear, 4> linear;
+    std::array<int8_linear, 4> linear; // QKV: gives queries, keys and values as they are, not in steps
     std::array<bool, 4> is_f32{};     // which of them stay in f32 instead
     int8_attention attention;         // mul: steps of values
     head_bases bases;                 // of the checkpoint's heads
     std::vector<float> value_divisor; // [width] what the value projection is divided by: smoothing factors of the output layer
 };
+
+// The QKV layer as it is in the end: for integer attention it gives steps.
+int8_linear final_projection(const int8_layer &l);
 
 // Attention as the layer has it in the end: with a static output layer it writes what that reads, and queries, keys and values in f32 need it in f32.
 int8_attention final_attention(const int8_layer &l);
@@ -53,6 +56,7 @@ template <class function> int for_each_linear(const float_model &source, uint32_
         if (int status = float_linears(source, i, l, &in_floats, why)) return status;
     for (linear_role role : {QKV, OUT, UP, DOWN}) {
         if (l.is_f32[role]) take(role, in_floats[role]);
+        else if (role == QKV) take(role, final_projection(l));
         else take(role, l.linear[role]);
     }
     return SQ_OK;

@@ -119,7 +119,7 @@ std::string agreement_part(const convert_result &r) {
     std::string rows;
     if (!r.steps.empty()) rows += row(header("before the budget's steps") + figures_of(r.before_budget, has_head));
     for (const budget_step &s : r.steps)
-        rows += row(header("layer " + std::to_string(s.layer) + " " + ROLE_NAMES[s.role] + " made " + s.form) + figures_of(s.after, has_head));
+        rows += row(header("layer " + std::to_string(s.layer) + " " + s.part + " made " + s.form) + figures_of(s.after, has_head));
     rows += row(header("the model file") + figures_of(r.result, has_head));
     const std::string head = has_head ? head_row(1, {"", "lowest cosine", "mean cosine", "mean KL", "highest KL"}) : head_row(1, {"", "lowest cosine", "mean cosine"});
     return out + tag("table", head + tag("tbody", rows)) + "\n";

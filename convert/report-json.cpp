@@ -94,7 +94,7 @@ std::string linear_layer(const layer_report &l) {
 std::string report_json(const convert_options &options, const convert_result &r) {
     std::vector<std::string> steps, attention, linear;
     for (const budget_step &s : r.steps)
-        steps.push_back(object({{"layer", number(s.layer)}, {"part", text(ROLE_NAMES[s.role])}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
+        steps.push_back(object({{"layer", number(s.layer)}, {"part", text(s.part)}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
     for (size_t i = 0; i < r.attention.size(); i++)
         attention.push_back(object({{"layer", number(i)}, {"form", text(attention_form(r, i))}, {"clip", number(r.attention[i].clip)}, {"error", number(r.attention[i].error)}}));
     for (const layer_report &l : r.layers) linear.push_back(linear_layer(l));

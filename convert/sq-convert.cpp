@@ -33,7 +33,7 @@ const char USAGE[] =
     "  --calibrate FILE    texts like those the model will see, one a line; 100 to 500 are enough. Without it a small built-in set is used\n"
     "  --budget WHAT=N     cos=N: the mean cosine of vectors to the float model's is to be at least N, on the eighth of the texts that calibration does not see;\n"
     "                      kl=N: the mean divergence of the probabilities that a head gives is to be at most N nats. While it is missed, the layers that cost\n"
-    "                      most get scales for each token, then stay in float. Can be given once of each kind\n"
+    "                      most get scales for each token, then attention is done in float, then linear layers are. Can be given once of each kind\n"
     "  --synthetic SHAPE   a random model for measuring speed: bert-large, bert-base, distilbert, xlm-r-base or minilm\n"
     "  --report FILE       what was chosen and what it costs: errors by layer, outlier channels, agreement with the float model; one page of HTML, or JSON if\n"
     "                      FILE ends in .json; may be given more than once\n"
@@ -135,7 +135,7 @@ void show_progress(const char *what, double share) {
 
 void print_agreement(const sq::convert_result &r) {
     for (const sq::budget_step &s : r.steps) {
-        printf("budget: layer %u %s is %s: mean cosine %.5f", s.layer, sq::ROLE_NAMES[s.role], s.form, s.after.cos_mean);
+        printf("budget: layer %u %s is %s: mean cosine %.5f", s.layer, s.part, s.form, s.after.cos_mean);
         printf(s.after.has_logits ? ", divergence %.2g nats\n" : "\n", s.after.kl_mean);
     }
     const sq::agreement &g = r.result;

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "../convert/report.h"
 #include "models.h"
 #include "scratch.h"
 
@@ -275,6 +276,7 @@ conversion convert_with(const char *checkpoint, const sq::budget &budget, sq::qu
         const sq::layer &l = m->layers[r.layer];
         const sq::linear &x = r.role == sq::QKV ? l.qkv : r.role == sq::OUT ? l.out : r.role == sq::UP ? l.up : l.down;
         CHECK(x.is_s8 == !r.is_float && (r.is_float || x.is_dynamic == r.chosen.is_dynamic));
+        CHECK(m->layers[r.layer].attention.is_s8 == (strcmp(sq::attention_form(c.result, r.layer), "f32") != 0));
     }
     return c;
 }
@@ -291,6 +293,16 @@ void test_budget() {
     CHECK(kept.result.before_budget.cos_mean == reached);
     for (size_t i = 0; i + 1 < kept.result.steps.size(); i++) CHECK(kept.result.steps[i].after.cos_mean < half_way.cos); // it stops where the budget is kept
     printf("budget: %.6f, then %.6f by %zu steps\n", reached, kept.result.result.cos_mean, kept.result.steps.size());
+
+    // Where all layers are dynamic already, attention in f32 comes next, as long as no linear layer is in f32.
+    const conversion dynamic = convert_with("bert-64", {}, sq::quant_mode::dynamic_scales);
+    sq::budget closer;
+    closer.cos = 1 - (1 - dynamic.result.result.cos_mean) * 0.9;
+    const conversion by_attention = convert_with("bert-64", closer, sq::quant_mode::dynamic_scales);
+    if (CHECK(by_attention.status == SQ_OK && !by_attention.result.steps.empty())) {
+        CHECK(strcmp(by_attention.result.steps[0].part, "attention") == 0 && strcmp(by_attention.result.steps[0].form, "float") == 0);
+        CHECK(by_attention.result.steps[0].after.cos_mean > dynamic.result.result.cos_mean);
+    }
 
     sq::budget impossible;
     impossible.cos = 1;

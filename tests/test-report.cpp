@@ -40,7 +40,7 @@ static convert_result small_result() {
     r.n_texts = 7, r.n_tokens = 91;
     r.before_budget = {3, 0.91, 0.95, true, 0.5, 0.75};
     r.result = {3, 0.9934, 0.9977, true, 0.001, 0.002};
-    r.steps = {{1, DOWN, "float", {3, 0.92, 0.96, true, 0.25, 0.5}}};
+    r.steps = {{1, "down", "float", {3, 0.92, 0.96, true, 0.25, 0.5}}};
     for (uint32_t layer : {0u, 1u})
         for (linear_role role : {QKV, OUT, UP, DOWN}) r.layers.push_back(layer_with_outlier(layer, role));
     r.layers[1].chosen.is_dynamic = true;
