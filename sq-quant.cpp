@@ -516,11 +516,11 @@ int8_attention best_clip(const kernels &k, const attention_observer &seen, size_
 
 } // namespace
 
-int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, double coarse) {
+int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, double bytes_limit) {
     if (seen.n_seqs() == 0) return attention_steps(seen, n_heads, false, 1);
     const aligned<float> exact = attend_f32(k, seen, n_heads);
     const int8_attention a = best_clip(k, seen, n_heads, false, exact.get());
-    return a.error <= coarse ? a : best_clip(k, seen, n_heads, true, exact.get());
+    return a.error <= bytes_limit ? a : best_clip(k, seen, n_heads, true, exact.get());
 }
 
 void fold_steps(const int8_attention &a, int8_linear *qkv) {

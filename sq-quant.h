@@ -240,8 +240,8 @@ struct int8_attention {
 // For channel c of a head with largest magnitudes a[c] of the queries and b[c] of the keys, the steps are g sqrt(a / b) and g sqrt(b / a): their product is g * g
 // for all channels, as a score's step must be, and the rounding errors that the two add to a score, proportional to b^2 step_q^2 + a^2 step_k^2, are least.
 // g = clip * max over c of sqrt(a b) / 127; clip = 1 makes the largest value fit, and the one of a few that loses least is taken. Values have a step each, max / 127.
-// Softmax weights have 8 bits, or 16 where the error with 8 is above `coarse`.
-int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, double coarse);
+// Softmax weights have 8 bits, or 16 where the error with 8 is above bytes_limit.
+int8_attention quantize_attention(const kernels &k, const attention_observer &seen, size_t n_heads, double bytes_limit);
 
 // Makes the QKV layer's outputs (x - center) / step.
 void fold_steps(const int8_attention &a, int8_linear *qkv);

@@ -31,6 +31,8 @@ void apply(dearer form, int8_layer *l, linear_role role) {
     else l->is_f32[role] = true;
 }
 
+const char *part_of(dearer form, linear_role role) { return form == dearer::attention ? "attention" : ROLE_NAMES[role]; }
+
 class keeper {
   public:
     keeper(const budget &wanted, const quantized_model &m) : wanted_(wanted), m_(m) {}
@@ -47,7 +49,7 @@ class keeper {
             if (int status = put(c.layer, l, why)) return status;
             if (int status = measure(m_.net, *m_.texts, *m_.in_floats, now, why)) return status;
             report(form, c);
-            steps->push_back({c.layer, form == dearer::attention ? "attention" : ROLE_NAMES[c.role], form == dearer::dynamic ? "dynamic" : "float", *now});
+            steps->push_back({c.layer, part_of(form, c.role), form == dearer::dynamic ? "dynamic" : "float", *now});
         }
         return SQ_OK;
     }

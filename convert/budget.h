@@ -37,8 +37,9 @@ struct quantized_model {
     const held_back_answers *in_floats;
 };
 
-// First static layers become dynamic, then attention goes back to f32, then linear layers do. Of one kind, which comes first is measured: the gain of each by itself. `now`: the agreement so far, then that
-// with the steps. Returns SQ_OK, or an error with its reason, also if all layers in f32 are not enough: the word embeddings stay in s8.
+// First static layers become dynamic, then attention goes back to f32, then linear layers do. Of one kind, which comes first is measured: the gain of each by itself.
+// `now`: the agreement so far, then that with the steps. Returns SQ_OK, or an error with its reason, also if all layers in f32 are not enough: the word embeddings
+// stay in s8.
 int keep_budget(const budget &wanted, const quantized_model &m, agreement *now, std::vector<budget_step> *steps, message *why);
 
 } // namespace sq

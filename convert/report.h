@@ -14,7 +14,7 @@
 //                        its probabilities, nats; null without a head}
 //     "budget"           null, or what the means were to reach: {"cosine", "kl"}, null if not demanded
 //     "before_budget"    the same, before the budget's steps
-//     "budget_steps"     in order: {"layer", "part", "form": what it became, "held_back": then, as above}
+//     "budget_steps"     in order: {"layer", "part": of the linear layers, or "attention", "form": what it became, "held_back": then, as above}
 //     "attention"        by layer: {"layer", "form": "8 bits", "16 bits" (weights of softmax) or "f32", "clip", "error": of integer attention, even if it is f32}
 //     "linear_layers"    {"layer", "part": "qkv", "out", "up" or "down", "form": "static", "dynamic" or "float", "smoothing", "clip": part of the observed range that is
 //                        kept, "error_without_smoothing", "error": in INT8, even if the budget left the layer in float, "before" and "after" smoothing: {"median":

@@ -227,9 +227,9 @@ class instance_team {
     // read after n_short_: the last end is later than every instance's start.
     void run_timed(instance *i) {
         bool is_short = true, all_done = false;
-        i->ends_s.reserve(n_timed());
-        i->start_s = now_s();
         try {
+            i->ends_s.reserve(n_timed());
+            i->start_s = now_s();
             while (!all_done) {
                 i->load.run(i->ctx.get());
                 if (is_short && has_made_its_calls(*i)) {

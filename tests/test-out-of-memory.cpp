@@ -254,7 +254,7 @@ bool is_openmp(const void *caller) {
     return omp_set_num_threads && dladdr(caller, &where) && where.dli_fname && strstr(where.dli_fname, "omp");
 }
 
-// Every one of the first, then fewer and fewer, since a point costs a conversion up to there.
+// Since a point costs a conversion up to there: every one of the first 3, then one in each third more; or every one of the first 100, then one in each percent more.
 long next_of_many(long n) { return n + 1 + n / 3; }
 long next_of_most(long n) { return n + 1 + n / 100; }
 

@@ -276,8 +276,8 @@ conversion convert_with(const char *checkpoint, const sq::budget &budget, sq::qu
         const sq::layer &l = m->layers[r.layer];
         const sq::linear &x = r.role == sq::QKV ? l.qkv : r.role == sq::OUT ? l.out : r.role == sq::UP ? l.up : l.down;
         CHECK(x.is_s8 == !r.is_float && (r.is_float || x.is_dynamic == r.chosen.is_dynamic));
-        CHECK(m->layers[r.layer].attention.is_s8 == (strcmp(sq::attention_form(c.result, r.layer), "f32") != 0));
     }
+    for (uint32_t i = 0; i < c.result.attention.size(); i++) CHECK(m->layers[i].attention.is_s8 == (strcmp(sq::attention_form(c.result, i), "f32") != 0));
     return c;
 }
 
@@ -294,7 +294,7 @@ void test_budget() {
     for (size_t i = 0; i + 1 < kept.result.steps.size(); i++) CHECK(kept.result.steps[i].after.cos_mean < half_way.cos); // it stops where the budget is kept
     printf("budget: %.6f, then %.6f by %zu steps\n", reached, kept.result.result.cos_mean, kept.result.steps.size());
 
-    // Where all layers are dynamic already, attention in f32 comes next, as long as no linear layer is in f32.
+    // Where all layers are dynamic already, attention in f32 comes next, before any linear layer.
     const conversion dynamic = convert_with("bert-64", {}, sq::quant_mode::dynamic_scales);
     sq::budget closer;
     closer.cos = 1 - (1 - dynamic.result.result.cos_mean) * 0.9;
@@ -308,6 +308,9 @@ void test_budget() {
     impossible.cos = 1;
     const conversion missed = convert_with("bert-64", impossible, sq::quant_mode::dynamic_scales);
     CHECK(missed.status == SQ_E_LIMIT && !missed.has_file && strstr(missed.why.text, "budget"));
+    const std::vector<sq::budget_step> &all = missed.result.steps;
+    const auto is_attention = [](const sq::budget_step &s) { return strcmp(s.part, "attention") == 0; };
+    CHECK(std::count_if(all.begin(), all.end(), is_attention) > 0 && std::is_partitioned(all.begin(), all.end(), is_attention));
 
     sq::budget kl;
     kl.kl = 0.001;

@@ -40,7 +40,7 @@ static convert_result small_result() {
     r.n_texts = 7, r.n_tokens = 91;
     r.before_budget = {3, 0.91, 0.95, true, 0.5, 0.75};
     r.result = {3, 0.9934, 0.9977, true, 0.001, 0.002};
-    r.steps = {{1, "down", "float", {3, 0.92, 0.96, true, 0.25, 0.5}}};
+    r.steps = {{1, "attention", "float", {3, 0.915, 0.955, true, 0.5, 0.7}}, {1, "down", "float", {3, 0.92, 0.96, true, 0.25, 0.5}}};
     for (uint32_t layer : {0u, 1u})
         for (linear_role role : {QKV, OUT, UP, DOWN}) r.layers.push_back(layer_with_outlier(layer, role));
     r.layers[1].chosen.is_dynamic = true;
@@ -128,12 +128,13 @@ static void test_json() {
     CHECK_EQ(at(v, {"budget", "cosine"}).number, 0.996);
     CHECK(at(v, {"budget", "kl"}).is_null());
     check_agreement(at(v, {"before_budget"}), r.before_budget);
-    if (CHECK_EQ(at(v, {"budget_steps"}).items.size(), 1)) {
-        const json::value &step = at(v, {"budget_steps"}).items[0];
+    if (CHECK_EQ(at(v, {"budget_steps"}).items.size(), 2)) {
+        CHECK_EQ(at(at(v, {"budget_steps"}).items[0], {"part"}).text, "attention");
+        const json::value &step = at(v, {"budget_steps"}).items[1];
         CHECK_EQ(at(step, {"layer"}).integer, 1);
         CHECK_EQ(at(step, {"part"}).text, "down");
         CHECK_EQ(at(step, {"form"}).text, "float");
-        check_agreement(at(step, {"held_back"}), r.steps[0].after);
+        check_agreement(at(step, {"held_back"}), r.steps[1].after);
     }
     if (CHECK_EQ(at(v, {"attention"}).items.size(), 2)) {
         CHECK_EQ(at(at(v, {"attention"}).items[0], {"form"}).text, "8 bits");
@@ -192,7 +193,7 @@ static void test_page() {
     check_harmless(page);
     CHECK(has(page, "&lt;script&gt;alert(1)&lt;/script&gt;&amp;\xEF\xBF\xBD\xEF\xBF\xBD(\xEF\xBF\xBD'"));
     for (const char *expected : {"BERT, 2 layers, 5 wide", "7 texts, 91 tokens, of texts.txt (CRC-32 0badcafe)", "mean cosine of at least 0.996",
-                                 "before the budget's steps", "layer 1 down made float", "0.99340", "0.99770", "0.001", "Of 8 linear layers 6 are static INT8, 1 dynamic INT8 and 1 float.", "101.230 % (layer 1 qkv)"})
+                                 "before the budget's steps", "layer 1 attention made float", "layer 1 down made float", "0.99340", "0.99770", "0.001", "Of 8 linear layers 6 are static INT8, 1 dynamic INT8 and 1 float.", "101.230 % (layer 1 qkv)"})
         if (!CHECK(has(page, expected))) fprintf(stderr, "  %s\n", expected);
     // Layer 0's qkv and attention in the table of errors, its outlier among the channels
     CHECK(has(page, "<td>strength 0.7</td><td class=\"n\">0.88</td><td class=\"n\">25.000 %</td><td class=\"n\">1.230 %</td>"));

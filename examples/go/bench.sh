@@ -50,7 +50,7 @@ beside_bench() {
     stop
 }
 
-for contexts in $(($(nproc) > 1 ? $(nproc) - 1 : 1)) $(nproc); do
+for contexts in $(seq $(($(nproc) > 1 ? $(nproc) - 1 : 1)) "$(nproc)"); do
     beside_bench "$contexts" 16 float
     beside_bench "$contexts" 16 base64
     beside_bench "$contexts" 128 float

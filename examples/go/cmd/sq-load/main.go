@@ -41,7 +41,7 @@ func main() {
 	flag.Float64Var(&l.seconds, "seconds", 10, "how long")
 	flag.IntVar(&words, "words", 14, "words of a text, a token each; the model adds two")
 	flag.IntVar(&texts, "texts", 1, "texts of a request")
-	flag.StringVar(&encoding, "encoding", "float", "encoding_format of the answers: float, or for /embed base64")
+	flag.StringVar(&encoding, "encoding", "float", "encoding_format of the answers: float, or base64 (/embed only)")
 	flag.Parse()
 	l.body = requestBody(texts, words, encoding)
 	if !report(os.Stdout, l, run(l)) {

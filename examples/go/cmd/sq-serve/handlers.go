@@ -41,7 +41,7 @@ type embeddings struct {
 	Embeddings [][]float32 `json:"embeddings"` // a row for each text
 }
 
-// packedEmbeddings has half the bytes, and digits are neither written nor read.
+// packedEmbeddings has half the bytes of JSON's numbers, and no digits to write and to read.
 type packedEmbeddings struct {
 	Embeddings [][]byte `json:"embeddings"` // a row for each text: float32, little-endian, in base64
 }

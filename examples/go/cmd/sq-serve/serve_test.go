@@ -143,11 +143,11 @@ func TestPackedAnswers(t *testing.T) {
 	if code := post(t, h.URL+"/embed", string(body), &plain); code != 200 || len(plain.Embeddings) != len(texts) {
 		t.Errorf("float: %d, %v", code, plain)
 	}
-	for _, bad := range []string{"/embed", "/classify"} {
-		body, _ = json.Marshal(request{texts, map[string]string{"/embed": "int8", "/classify": "base64"}[bad]})
+	for _, bad := range []struct{ path, encoding string }{{"/embed", "int8"}, {"/classify", "base64"}} {
+		body, _ = json.Marshal(request{texts, bad.encoding})
 		var f failure
-		if code := post(t, h.URL+bad, string(body), &f); code != 400 || !strings.Contains(f.Error, "encoding_format") {
-			t.Errorf("%s %s: %d, %s", bad, body, code, f.Error)
+		if code := post(t, h.URL+bad.path, string(body), &f); code != 400 || !strings.Contains(f.Error, "encoding_format") {
+			t.Errorf("%v: %d, %s", bad, code, f.Error)
 		}
 	}
 }
