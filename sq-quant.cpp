@@ -11,6 +11,7 @@
 #include <exception>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -29,12 +30,13 @@ constexpr float WEIGHTS[] = {0.35f, 0.5f, 0.7f, 1.0f, 1.4f}; // of balanced smoo
 
 void parallel_for(size_t n, const std::function<void(size_t)> &body) {
     std::exception_ptr failure;
+    std::mutex guard; // an OpenMP runtime may need memory for a critical section, and end the program when there is none
 #pragma omp parallel for schedule(dynamic)
     for (int64_t i = 0; i < static_cast<int64_t>(n); i++) {
         try {
             body(static_cast<size_t>(i));
         } catch (...) {
-#pragma omp critical
+            const std::lock_guard<std::mutex> lock(guard);
             failure = std::current_exception();
         }
     }
