@@ -57,11 +57,12 @@ class keeper {
   private:
     bool is_better(const agreement &a, const agreement &b) const { return wanted_.kl > 0 ? a.kl_mean < b.kl_mean : a.cos_mean > b.cos_mean; }
 
+    // Queries, keys and values in f32 need attention in f32.
     void report(dearer form, const candidate &c) {
         layer_report &r = (*m_.reports)[4 * c.layer + c.role];
-        if (form == dearer::attention) (*m_.attention)[c.layer].weights = "f32";
-        else if (form == dearer::linear) r.is_float = true;
-        else r.chosen.is_dynamic = true;
+        if (form == dearer::dynamic) r.chosen.is_dynamic = true;
+        if (form == dearer::linear) r.is_float = true;
+        if (form == dearer::attention || (form == dearer::linear && c.role == QKV)) (*m_.attention)[c.layer].weights = "f32";
     }
 
     int put(uint32_t i, const int8_layer &l, message *why) { return set_layer(*m_.source, i, l, m_.net, why); }

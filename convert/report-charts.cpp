@@ -177,7 +177,7 @@ std::string error_chart(const convert_result &r) {
     panel attention(4, n_layers, lo, hi), legend(5, n_layers, lo, hi);
     attention.axes("attention in integers");
     for (size_t i = 0; i < r.attention.size(); i++) {
-        const bool is_float = !strcmp(attention_form(r, i), "f32");
+        const bool is_float = !strcmp(r.attention[i].weights, "f32");
         if (!is_float || r.attention[i].error > 0) attention.error(i, NAN, r.attention[i].error, is_float ? IN_FLOAT : STATIC);
     }
     legend.legend();

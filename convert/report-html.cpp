@@ -130,7 +130,7 @@ std::string agreement_part(const convert_result &r) {
 // first: the cell that all rows of the layer share
 std::string attention_row(const convert_result &r, size_t layer, const std::string &first) {
     const attention_report &a = r.attention[layer];
-    const std::string form = attention_form(r, layer);
+    const std::string form = a.weights;
     const bool is_tried = form != "f32" || a.error > 0; // heads can be too wide for integers
     return row(first + cell("attention") + cell(form == "f32" ? "float" : "integers, weights of " + form) + cell("") + figure(is_tried ? fixed(a.clip, 2) : "-") +
                figure("-") + figure(is_tried ? percent(a.error) : "-"));

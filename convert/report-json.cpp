@@ -96,7 +96,7 @@ std::string report_json(const convert_options &options, const convert_result &r)
     for (const budget_step &s : r.steps)
         steps.push_back(object({{"layer", number(s.layer)}, {"part", text(s.part)}, {"form", text(s.form)}, {"held_back", held_back(s.after)}}));
     for (size_t i = 0; i < r.attention.size(); i++)
-        attention.push_back(object({{"layer", number(i)}, {"form", text(attention_form(r, i))}, {"clip", number(r.attention[i].clip)}, {"error", number(r.attention[i].error)}}));
+        attention.push_back(object({{"layer", number(i)}, {"form", text(r.attention[i].weights)}, {"clip", number(r.attention[i].clip)}, {"error", number(r.attention[i].error)}}));
     for (const layer_report &l : r.layers) linear.push_back(linear_layer(l));
     return object({{"sq", text(sq_version_string())},
                    {"checkpoint", text(options.checkpoint)},

@@ -12,12 +12,6 @@ const char *mode_of(const convert_options &options) {
 
 const char *form_of(const layer_report &l) { return l.is_float ? "float" : l.chosen.is_dynamic ? "dynamic" : "static"; }
 
-const char *attention_form(const convert_result &r, size_t layer) {
-    for (const layer_report &l : r.layers)
-        if (l.layer == layer && l.role == QKV && l.is_float) return "f32";
-    return r.attention[layer].weights;
-}
-
 int check_reports(const std::vector<std::string> &paths, const convert_options &options, message *why) {
     std::vector<std::string> others = input_files(options);
     others.push_back(options.output);

@@ -45,9 +45,6 @@ int write_report(const std::string &path, const convert_options &options, const 
 const char *mode_of(const convert_options &options); // "static", "fast", "dynamic", "float"
 const char *form_of(const layer_report &l);          // "static", "dynamic", "float"
 
-// "8 bits", "16 bits" or "f32"; where the budget left the queries, keys and values in float, attention is f32 too.
-const char *attention_form(const convert_result &r, size_t layer);
-
 } // namespace sq
 
 #endif

@@ -159,7 +159,7 @@ void print_report(const sq::convert_result &r, const arguments &a) {
                built_in ? " of the built-in set: texts of your own, by --calibrate, give better scales" : "");
         printf("relative error of each layer's output on calibration rows\n%6s %-5s %8s %9s  %-8s %s\n", "layer", "", "plain", "smoothed", "form", "smoothing");
         for (size_t i = 0; i < r.attention.size(); i++)
-            printf("%6zu %-9s %14.3f%%  %-8s clip %.2f\n", i, "attention", 100 * r.attention[i].error, sq::attention_form(r, i),
+            printf("%6zu %-9s %14.3f%%  %-8s clip %.2f\n", i, "attention", 100 * r.attention[i].error, r.attention[i].weights,
                    static_cast<double>(r.attention[i].clip));
         for (const sq::layer_report &l : r.layers)
             printf("%6u %-5s %7.3f%% %8.3f%%  %-8s %s\n", l.layer, sq::ROLE_NAMES[l.role], 100 * l.chosen.plain_error, 100 * l.chosen.error,

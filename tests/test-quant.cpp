@@ -3,7 +3,6 @@
 
 #include <random>
 
-#include "../convert/report.h"
 #include "models.h"
 #include "scratch.h"
 
@@ -277,7 +276,7 @@ conversion convert_with(const char *checkpoint, const sq::budget &budget, sq::qu
         const sq::linear &x = r.role == sq::QKV ? l.qkv : r.role == sq::OUT ? l.out : r.role == sq::UP ? l.up : l.down;
         CHECK(x.is_s8 == !r.is_float && (r.is_float || x.is_dynamic == r.chosen.is_dynamic));
     }
-    for (uint32_t i = 0; i < c.result.attention.size(); i++) CHECK(m->layers[i].attention.is_s8 == (strcmp(sq::attention_form(c.result, i), "f32") != 0));
+    for (uint32_t i = 0; i < c.result.attention.size(); i++) CHECK(m->layers[i].attention.is_s8 == (strcmp(c.result.attention[i].weights, "f32") != 0));
     return c;
 }
 
